@@ -1,0 +1,19 @@
+//! Policies know numbers: which model writes the next token, and the random draws and signals that decide it.
+//!
+//! A policy sees one request at one decode step and answers with a [`Verdict`]. It never sees a batch, a KV cache or a
+//! socket, and this crate has no clock, no unseeded randomness and no await. The runtime around it guarantees what no
+//! policy should have to think about: minimal suffixes, fencing, and EOS, stop and length on committed tokens only.
+
+pub mod draw;
+pub mod registry;
+pub mod route;
+pub mod signals;
+pub mod state;
+pub mod unit;
+
+pub use draw::{Draws, Purpose};
+pub use registry::{Roster, build};
+pub use route::{Aux, JustSampled, Patterns, Policy, Proposal, StepView, TextFacts, Verdict};
+pub use signals::{HeadIx, SignalSet, Signals};
+pub use state::PolicyState;
+pub use unit::{ModelIx, Position, Token};
