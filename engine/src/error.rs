@@ -1,0 +1,36 @@
+//! What can go wrong in the engine. A message says what is wrong and, where there is one, the way to mend it.
+
+use crate::device::DeviceError;
+use crate::runner::RowError;
+use tokenrouter_policies::Position;
+use tokenrouter_protocol::SequenceId;
+
+/// An error of loading or of a step.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device to run on.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A row that cannot be fed; nothing has changed.
+    #[error("row refused: {0}")]
+    Row(#[from] RowError),
+    /// The logits of a position are not numbers, or none of them is above minus infinity.
+    #[error("the logits of sequence {} at position {position} are not numbers; check the model's weights", sequence.0)]
+    Logits {
+        /// The sequence.
+        sequence: SequenceId,
+        /// The position.
+        position: Position,
+    },
+    /// A failure of the tensor library.
+    #[error("tensor operation: {0}")]
+    Tensor(#[from] candle_core::Error),
+    /// The engine's thread could not be started.
+    #[error("cannot start the threads of engine {name}: {source}")]
+    Spawn {
+        /// The engine.
+        name: String,
+        /// Why.
+        source: rayon::ThreadPoolBuildError,
+    },
+}
