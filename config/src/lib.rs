@@ -1,1 +1,19 @@
-//! 
+//! Settings, and nothing but settings: the topology file as types, units, and errors that name file, key and reason.
+//!
+//! Never opens a model, a socket or a clock, and knows no policy: a policy's settings stay untyped here and are parsed
+//! strictly by the registry that knows them.
+
+mod document;
+pub mod error;
+pub mod section;
+pub mod topology;
+pub mod units;
+mod yaml;
+
+pub use error::{Error, Origin};
+pub use section::PolicySection;
+pub use topology::{
+    Batching, Http, Limits, Log, LogFormat, Memory, Model, Restart, Route, Setting, Sources,
+    Topology,
+};
+pub use units::Bytes;

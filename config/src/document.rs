@@ -1,0 +1,203 @@
+//! The merged settings before they have types: file, then environment, then flags, with the origin of every value.
+//!
+//! The environment comes in as an argument; nothing here reads it.
+
+use crate::error::{Error, Origin};
+use crate::topology::{Setting, Sources};
+use crate::yaml::{Lines, Yaml};
+use figment::error::Kind;
+use figment::value::{Dict, Map, Tag, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+
+/// Variables with this prefix and a `__` in them are settings. Those without are not ours: an orchestrator may set
+/// `TOKENROUTER_PORT` and the like for a service of that name.
+const PREFIX: &str = "TOKENROUTER_";
+const NESTING: &str = "__";
+
+const FILE: &str = "file";
+const BUILT_IN: &str = "built-in";
+const ENVIRONMENT: &str = "environment";
+
+/// The merged settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    figment: Figment,
+    root: Value,
+    file: Option<PathBuf>,
+    lines: Lines,
+}
+
+impl Document {
+    /// Merges the sources, later over earlier: text, environment, flags.
+    pub(crate) fn merge(text: &str, sources: &Sources) -> Result<Self, Error> {
+        let whole = |line| match &sources.file {
+            Some(path) => Origin::File { path: path.clone(), line },
+            None => Origin::BuiltIn { line },
+        };
+        let name = if sources.file.is_some() { FILE } else { BUILT_IN };
+        let yaml = Yaml::parse(name, text).map_err(|e| Error {
+            origin: whole(e.line),
+            key: String::new(),
+            reason: e.reason,
+        })?;
+        let lines = yaml.lines.clone();
+        let mut figment = Figment::from(yaml).merge(Environment::new(&sources.environment));
+        for setting in &sources.flags {
+            figment = figment.merge(Flag::new(setting));
+        }
+        let root = figment.find_value("").map_err(|e| Error {
+            origin: whole(None),
+            key: String::new(),
+            reason: e.to_string(),
+        })?;
+        Ok(Self { figment, root, file: sources.file.clone(), lines })
+    }
+
+    /// The value at `path`.
+    pub(crate) fn find(&self, path: &[String]) -> Option<&Value> {
+        path.iter().try_fold(&self.root, |value, key| value.as_dict()?.get(key))
+    }
+
+    /// The value `value`, found at `path`, as a type.
+    pub(crate) fn parse<T: DeserializeOwned>(
+        &self,
+        path: &[String],
+        value: &Value,
+    ) -> Result<T, Error> {
+        T::deserialize(value).map_err(|fault| {
+            let mut full = path.to_vec();
+            full.extend(fault.path);
+            if let Kind::MissingField(field) = &fault.kind {
+                full.push(field.to_string());
+            }
+            self.error(&full, reason(fault.kind))
+        })
+    }
+
+    /// The whole document as a type.
+    pub(crate) fn parse_all<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.parse(&[], &self.root)
+    }
+
+    /// An error about the value at `path`.
+    pub(crate) fn error(&self, path: &[String], reason: impl Into<String>) -> Error {
+        Error { origin: self.origin(path), key: path.join("."), reason: reason.into() }
+    }
+
+    /// Where the value at `path`, or the nearest one around it, came from.
+    fn origin(&self, path: &[String]) -> Origin {
+        let mut value = &self.root;
+        let mut depth = 0;
+        while let Some(next) = path.get(depth).and_then(|key| value.as_dict()?.get(key)) {
+            value = next;
+            depth += 1;
+        }
+        let found = &path[..depth];
+        match self.layer(value.tag()) {
+            Some(name) if name.starts_with("--") => Origin::Flag(name.to_owned()),
+            Some(ENVIRONMENT) if !found.is_empty() => {
+                Origin::Environment(format!("{PREFIX}{}", found.join(NESTING).to_uppercase()))
+            }
+            _ => self.in_text(found),
+        }
+    }
+
+    fn layer(&self, tag: Tag) -> Option<&str> {
+        self.figment.get_metadata(tag).map(|metadata| metadata.name.as_ref())
+    }
+
+    fn in_text(&self, path: &[String]) -> Origin {
+        let line = (0..=path.len()).rev().find_map(|end| self.lines.get(&path[..end])).copied();
+        match &self.file {
+            Some(path) => Origin::File { path: path.clone(), line },
+            None => Origin::BuiltIn { line },
+        }
+    }
+}
+
+/// A fault of `figment`'s in our words.
+fn reason(kind: Kind) -> String {
+    match kind {
+        Kind::UnknownField(_, []) => "there is no such setting".to_owned(),
+        Kind::UnknownField(_, known) => {
+            format!("there is no such setting; known here are {}", known.join(", "))
+        }
+        Kind::MissingField(_) => "is missing".to_owned(),
+        Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
+            format!("expected {expected}, found {found}")
+        }
+        Kind::UnknownVariant(found, known) => {
+            format!("`{found}` is not one of {}", known.join(", "))
+        }
+        Kind::Message(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// Settings from environment variables.
+struct Environment(Dict);
+
+impl Environment {
+    fn new(variables: &[(String, String)]) -> Self {
+        let mut values = Dict::new();
+        for (name, value) in variables {
+            let Some(key) = name.strip_prefix(PREFIX) else { continue };
+            if key.contains(NESTING) {
+                let path: Vec<String> = key.split(NESTING).map(str::to_lowercase).collect();
+                insert(&mut values, &path, value);
+            }
+        }
+        Self(values)
+    }
+}
+
+impl Provider for Environment {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(ENVIRONMENT)
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.0.clone()))
+    }
+}
+
+/// One setting from a command line flag.
+struct Flag(&'static str, Dict);
+
+impl Flag {
+    fn new(setting: &Setting) -> Self {
+        let path: Vec<String> = setting.key.split('.').map(str::to_owned).collect();
+        let mut values = Dict::new();
+        insert(&mut values, &path, &setting.value);
+        Self(setting.flag, values)
+    }
+}
+
+impl Provider for Flag {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.0)
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.1.clone()))
+    }
+}
+
+/// Puts `text`, read as a number or a boolean where it looks like one, at `path`. A value that stands where a mapping
+/// is needed gives way to it; two such variables contradict each other in any case.
+fn insert(values: &mut Dict, path: &[String], text: &str) {
+    let Some((key, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        let Ok(value) = text.parse::<Value>();
+        values.insert(key.clone(), value);
+        return;
+    }
+    let mut inner = match values.remove(key) {
+        Some(Value::Dict(_, inner)) => inner,
+        _ => Dict::new(),
+    };
+    insert(&mut inner, rest, text);
+    values.insert(key.clone(), Value::from(inner));
+}

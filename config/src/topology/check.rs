@@ -1,0 +1,123 @@
+//! What a topology must satisfy beyond its types.
+
+use super::{Batching, Model, Route, Topology};
+use crate::error::Error;
+use std::time::Duration;
+
+impl Topology {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.models.is_empty() {
+            return Err(self.error(&["models"], "there is no model; name at least one"));
+        }
+        if self.models.len() > usize::from(u8::MAX) {
+            return Err(self.error(&["models"], "there are more than 255 models"));
+        }
+        for (name, model) in &self.models {
+            self.check_model(name, model)?;
+        }
+        for (name, route) in &self.routes {
+            self.check_route(name, route)?;
+        }
+        for (name, batching) in &self.batching {
+            self.check_batching(name, batching)?;
+        }
+        self.check_limits()
+    }
+
+    fn check_model(&self, name: &str, model: &Model) -> Result<(), Error> {
+        self.check_name("models", name)?;
+        if model.path.is_empty() {
+            return Err(self.error(&["models", name, "path"], "the path is empty"));
+        }
+        match model.device.as_deref() {
+            None | Some("cpu") => {}
+            Some(other) => {
+                let reason = format!("the device `{other}` is not yet supported; use cpu");
+                return Err(self.error(&["models", name, "device"], reason));
+            }
+        }
+        if model.quantize.is_some() {
+            let reason =
+                "quantisation is not yet supported; leave it out to use the weights as they are";
+            return Err(self.error(&["models", name, "quantize"], reason));
+        }
+        if model.threads == Some(0) {
+            return Err(self.error(&["models", name, "threads"], "a model needs at least 1 thread"));
+        }
+        if model.kv_positions == Some(0) {
+            let reason = "a KV cache of 0 positions can hold no request";
+            return Err(self.error(&["models", name, "kv_positions"], reason));
+        }
+        Ok(())
+    }
+
+    fn check_route(&self, name: &str, route: &Route) -> Result<(), Error> {
+        self.check_name("routes", name)?;
+        if self.models.contains_key(name) {
+            let reason = format!("the name is taken: the model `{name}` is a route of its own");
+            return Err(self.error(&["routes", name], reason));
+        }
+        if !self.models.contains_key(&route.entry) {
+            let reason = self.no_such_model(&route.entry);
+            return Err(self.error(&["routes", name, "entry"], reason));
+        }
+        Ok(())
+    }
+
+    fn check_batching(&self, name: &str, batching: &Batching) -> Result<(), Error> {
+        if !self.models.contains_key(name) {
+            return Err(self.error(&["batching", name], self.no_such_model(name)));
+        }
+        if batching.threshold != 1 {
+            let reason = "only 1 is supported yet: a step starts as soon as anything is ready";
+            return Err(self.error(&["batching", name, "threshold"], reason));
+        }
+        for (key, value) in [
+            ("max_batch_tokens", batching.max_batch_tokens),
+            ("max_batch_rows", batching.max_batch_rows),
+        ] {
+            if value == 0 {
+                return Err(self.error(&["batching", name, key], "must be at least 1"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        let limits = &self.limits;
+        let counts = [
+            ("requests", limits.requests as u64),
+            ("choices", u64::from(limits.choices)),
+            ("body", limits.body.0),
+        ];
+        for (key, value) in counts {
+            if value == 0 {
+                return Err(self.error(&["limits", key], "must be at least 1"));
+            }
+        }
+        for (key, value) in [("grace", limits.grace), ("stall_timeout", limits.stall_timeout)] {
+            if value < Duration::from_millis(10) {
+                return Err(self.error(&["limits", key], "must be at least 10ms"));
+            }
+        }
+        if self.restart.within.is_zero() {
+            return Err(self.error(&["restart", "within"], "must be longer than nothing"));
+        }
+        Ok(())
+    }
+
+    /// Names stand in URLs, logs and requests.
+    fn check_name(&self, section: &str, name: &str) -> Result<(), Error> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if !name.is_empty() && name.len() <= 128 && name.chars().all(fits) {
+            return Ok(());
+        }
+        let reason = "a name consists of letters, digits, `.`, `_` and `-`, at most 128 of them";
+        Err(self.error(&[section, name], reason))
+    }
+
+    fn no_such_model(&self, name: &str) -> String {
+        let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
+        format!("there is no model `{name}`; the topology has {}", known.join(", "))
+    }
+}

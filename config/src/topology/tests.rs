@@ -1,0 +1,282 @@
+//! Every fault is told with origin, key and reason.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Topology, Error> {
+    let sources = Sources { file: Some("t.yaml".into()), ..Sources::default() };
+    Topology::from_text(text, &sources)
+}
+
+fn fault(text: &str) -> String {
+    match parse(text) {
+        Ok(topology) => panic!("accepted: {topology:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+const MODELS: &str = "models: { a: x, b: { path: y } }\n";
+
+#[test]
+fn the_built_in_topology_is_accepted() {
+    let topology = Topology::load(&Sources::default()).unwrap();
+    assert_eq!(topology.models.keys().collect::<Vec<_>>(), ["large", "mid", "small"]);
+    assert_eq!(topology.models["small"].path, "demo:small");
+    let demo = &topology.routes["demo"];
+    assert_eq!((demo.entry.as_str(), demo.policy.kind.as_str()), ("small", "r-stitch"));
+    assert_eq!(topology.http.listen.to_string(), "127.0.0.1:8080");
+}
+
+#[test]
+fn defaults_fill_what_is_not_written() {
+    let topology = parse("models: { a: folder }\nbatching:\n  a: { max_batch_rows: 3 }\n").unwrap();
+    assert_eq!(topology.models["a"].path, "folder");
+    assert_eq!(topology.memory.cpu, Bytes(2 << 30));
+    assert_eq!(topology.batching["a"].max_batch_rows, 3);
+    assert_eq!(topology.batching["a"].max_batch_tokens, 512);
+    assert!(topology.routes.is_empty());
+}
+
+#[test]
+fn an_empty_section_is_as_good_as_none() {
+    let topology = parse("models: { a: x }\nroutes:\n  # none yet\nlimits:\n").unwrap();
+    assert!(topology.routes.is_empty());
+    assert_eq!(topology.limits.requests, 256);
+}
+
+#[test]
+fn values_have_units() {
+    let topology = parse(&format!(
+        "{MODELS}memory: {{ cpu: 512MiB }}\nlimits: {{ grace: 250ms, body: 1MiB, requests: 4 }}\n"
+    ))
+    .unwrap();
+    assert_eq!(topology.memory.cpu, Bytes(512 << 20));
+    assert_eq!(topology.limits.grace, Duration::from_millis(250));
+    assert_eq!(topology.limits.requests, 4);
+}
+
+/// A text, and how the fault in it is told.
+const FAULTS: &[(&str, &str)] = &[
+    (
+        "models: { a: x }\nmodles: {}\n",
+        "t.yaml:2: `modles`: there is no such setting; known here are http, ",
+    ),
+    ("models: { a: x }\nhttp:\n  port: 1\n", "t.yaml:3: `http.port`: there is no such setting"),
+    (
+        "models:\n  a: { path: x, kv: 3 }\n",
+        "t.yaml:2: `models.a.kv`: there is no such setting; known here",
+    ),
+    ("models:\n  a: { device: cpu }\n", "t.yaml:2: `models.a.path`: is missing"),
+    ("routes: {}\n", "`models`: is missing"),
+    ("models: {}\n", "t.yaml:1: `models`: there is no model"),
+    ("models: 3\n", "t.yaml:1: `models`: expected a map, found"),
+    ("models: { a: 3 }\n", "`models.a`: expected a path, or settings with a `path`, found"),
+    ("models: { 'a/b': x }\n", "`models.a/b`: a name consists of letters"),
+    (
+        "models: { a: { path: x, device: tpu } }\n",
+        "`models.a.device`: the device `tpu` is not yet supported",
+    ),
+    (
+        "models: { a: { path: x, quantize: q8_0 } }\n",
+        "`models.a.quantize`: quantisation is not yet supported",
+    ),
+    (
+        "models: { a: { path: x, threads: 0 } }\n",
+        "`models.a.threads`: a model needs at least 1 thread",
+    ),
+    ("models: { a: { path: x, threads: -1 } }\n", "`models.a.threads`: expected usize, found"),
+    ("models: { a: { path: x, kv_positions: 0 } }\n", "`models.a.kv_positions`: a KV cache of 0"),
+    (
+        "models: { a: x }\nnodes: { n: {} }\n",
+        "t.yaml:2: `nodes`: more than one node is not yet supported",
+    ),
+    (
+        "models: { a: x }\nhttp: { listen: here }\n",
+        "t.yaml:2: `http.listen`: `here` is not an address",
+    ),
+    (
+        "models: { a: x }\nlimits: { grace: 5 }\n",
+        "`limits.grace`: expected a duration with its unit",
+    ),
+    ("models: { a: x }\nlimits: { requests: 0 }\n", "`limits.requests`: must be at least 1"),
+    (
+        "models: { a: x }\nlimits: { requests: many }\n",
+        "`limits.requests`: expected usize, found string",
+    ),
+    ("models: { a: x }\nmemory: { cpu: lots }\n", "`memory.cpu`: `lots` is not a size"),
+    ("models: { a: x }\nlog: { format: xml }\n", "`log.format`: `xml` is not one of text, json"),
+    (
+        "models: { a: x }\nbatching: { b: {} }\n",
+        "`batching.b`: there is no model `b`; the topology has a",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { threshold: 2 } }\n",
+        "`batching.a.threshold`: only 1 is supported yet",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { max_wait: 5ms } }\n",
+        "`batching.a.max_wait`: there is no such",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { max_batch_rows: 0 } }\n",
+        "`batching.a.max_batch_rows`: must be",
+    ),
+    ("", "t.yaml:1: `models`: is missing"),
+    ("- a\n", "the document is not a mapping"),
+];
+
+#[test]
+fn faults_name_file_line_key_and_reason() {
+    for (text, expected) in FAULTS {
+        let told = fault(text);
+        assert!(told.contains(expected), "{text:?} gave {told:?}, not {expected:?}");
+        assert!(told.starts_with("t.yaml"), "{told:?}");
+    }
+}
+
+#[test]
+fn faults_of_routes_are_told() {
+    let cases = [
+        ("routes: { a: { entry: a, policy: { kind: always } } }", "`routes.a`: the name is taken"),
+        (
+            "routes: { r: { entry: c, policy: { kind: always } } }",
+            "`routes.r.entry`: there is no model `c`",
+        ),
+        ("routes: { r: { policy: { kind: always } } }", "`routes.r.entry`: is missing"),
+        ("routes: { r: { entry: a } }", "`routes.r.policy`: is missing"),
+        ("routes: { r: { entry: a, policy: always } }", "`routes.r.policy`: a policy is a mapping"),
+        ("routes: { r: { entry: a, policy: { to: b } } }", "`routes.r.policy.kind`: is missing"),
+        (
+            "routes: { r: { entry: a, policy: { kind: 3 } } }",
+            "`routes.r.policy.kind`: expected the name",
+        ),
+        (
+            "routes: { r: { entry: a, policy: { kind: x }, via: b } }",
+            "`routes.r.via`: there is no such",
+        ),
+    ];
+    for (text, expected) in cases {
+        let told = fault(&format!("{MODELS}{text}\n"));
+        assert!(told.contains(expected) && told.starts_with("t.yaml:2"), "{text:?} gave {told:?}");
+    }
+}
+
+#[test]
+fn bad_yaml_and_duplicate_keys_are_told_with_their_line() {
+    let told = fault("models: { a: x }\nhttp: [\n");
+    assert!(told.starts_with("t.yaml:"), "{told:?}");
+    let told = fault("models:\n  a: x\n  a: y\n");
+    assert!(told.starts_with("t.yaml:3") && told.contains("duplicate"), "{told:?}");
+    let told = fault("models: { a: x }\nmodels: { b: x }\n");
+    assert!(told.starts_with("t.yaml:2") && told.contains("duplicate"), "{told:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    let sources = Sources { file: Some("no/such/file.yaml".into()), ..Sources::default() };
+    let told = Topology::load(&sources).unwrap_err().to_string();
+    assert!(told.starts_with("no/such/file.yaml: the file cannot be read"), "{told:?}");
+}
+
+#[test]
+fn the_environment_goes_over_the_file_and_flags_over_both() {
+    let environment = vec![
+        ("TOKENROUTER_HTTP__LISTEN".to_owned(), "127.0.0.1:1".to_owned()),
+        ("TOKENROUTER_LIMITS__REQUESTS".to_owned(), "7".to_owned()),
+        ("TOKENROUTER_PORT".to_owned(), "tcp://10.0.0.1:80".to_owned()),
+        ("HTTP__LISTEN".to_owned(), "nothing".to_owned()),
+    ];
+    let mut sources = Sources { environment, ..Sources::default() };
+    let topology = Topology::load(&sources).unwrap();
+    assert_eq!(topology.http.listen.port(), 1);
+    assert_eq!(topology.limits.requests, 7);
+    assert_eq!(topology.models.len(), 3, "other sections stay");
+
+    sources.flags.push(Setting {
+        flag: "--listen",
+        key: "http.listen",
+        value: "127.0.0.1:2".into(),
+    });
+    assert_eq!(Topology::load(&sources).unwrap().http.listen.port(), 2);
+}
+
+#[test]
+fn a_fault_from_environment_or_flag_names_it() {
+    let variable = |name: &str, value: &str| Sources {
+        environment: vec![(name.to_owned(), value.to_owned())],
+        ..Sources::default()
+    };
+    let cases = [
+        (
+            variable("TOKENROUTER_LIMITS__REQUESTS", "0"),
+            "environment variable TOKENROUTER_LIMITS__REQUESTS: `limits.requests`: must be",
+        ),
+        (
+            variable("TOKENROUTER_LIMITS__REQUESTS", "x"),
+            "environment variable TOKENROUTER_LIMITS__REQUESTS: `limits.requests`: expected",
+        ),
+        (
+            variable("TOKENROUTER_LIMITS__SPEED", "1"),
+            "environment variable TOKENROUTER_LIMITS__SPEED: `limits.speed`: there is no",
+        ),
+        (
+            variable("TOKENROUTER_NODES__A", "1"),
+            "environment variable TOKENROUTER_NODES: `nodes`: more than",
+        ),
+    ];
+    for (sources, expected) in cases {
+        let told = Topology::load(&sources).unwrap_err().to_string();
+        assert!(told.starts_with(expected), "{told:?}");
+    }
+    let flags = vec![Setting { flag: "--listen", key: "http.listen", value: "nowhere".into() }];
+    let told = Topology::load(&Sources { flags, ..Sources::default() }).unwrap_err().to_string();
+    assert!(
+        told.starts_with("flag --listen: `http.listen`: `nowhere` is not an address"),
+        "{told:?}"
+    );
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    to: String,
+    threshold: f32,
+}
+
+#[test]
+fn a_policy_section_is_parsed_strictly_and_without_its_kind() {
+    let route = |policy: &str| {
+        let text = format!("{MODELS}routes:\n  v1.0:\n    entry: a\n    policy: {policy}\n");
+        parse(&text).unwrap().routes["v1.0"].policy.clone()
+    };
+    let good: Settings = route("{ kind: k, to: b, threshold: 0.5 }").parse().unwrap();
+    assert_eq!((good.to.as_str(), good.threshold), ("b", 0.5));
+    let whole: Settings = route("{ kind: k, to: b, threshold: 1 }").parse().unwrap();
+    assert_eq!(whole.threshold, 1.0);
+
+    let cases = [
+        (
+            "{ kind: k, to: b, threshold: 0.5, up: 1 }",
+            "t.yaml:5: `routes.v1.0.policy.up`: there is no such",
+        ),
+        ("{ kind: k, threshold: 0.5 }", "t.yaml:5: `routes.v1.0.policy.to`: is missing"),
+        (
+            "{ kind: k, to: b, threshold: high }",
+            "t.yaml:5: `routes.v1.0.policy.threshold`: expected f32",
+        ),
+    ];
+    for (policy, expected) in cases {
+        let told = route(policy).parse::<Settings>().unwrap_err().to_string();
+        assert!(told.starts_with(expected), "{told:?}");
+    }
+    let own = route("{ kind: k, to: b }").error("to", "no");
+    assert_eq!((own.key.as_str(), own.reason.as_str()), ("routes.v1.0.policy.to", "no"));
+}
+
+#[test]
+fn a_section_can_stand_alone() {
+    let section = PolicySection::from_yaml("kind: k\nto: b\nthreshold: 0.1").unwrap();
+    assert_eq!(section.kind, "k");
+    assert_eq!(section.parse::<Settings>().unwrap().to, "b");
+    assert_eq!(section.error("to", "no").to_string(), "built-in topology, line 3: `policy.to`: no");
+    assert!(PolicySection::from_yaml("to: b").is_err());
+}
