@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_draw_depends_on_each_of_its_four_inputs() {
-        let draw = |seed, choice, position, purpose| Draws::new(seed, choice).bits(position, purpose);
+        let draw =
+            |seed, choice, position, purpose| Draws::new(seed, choice).bits(position, purpose);
         let base = draw(7, 0, 5, Purpose::Token);
         assert_eq!(base, draw(7, 0, 5, Purpose::Token));
         for other in [

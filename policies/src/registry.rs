@@ -52,8 +52,10 @@ pub fn build(section: &PolicySection, roster: &Roster<'_>) -> Result<Arc<dyn Pol
         "random" => random(section, roster),
         "fixed-period" => fixed_period(section, roster),
         "always" => always(section, roster),
-        other => Err(section
-            .error("kind", format!("there is no policy `{other}`; known are {}", KINDS.join(", ")))),
+        other => Err(section.error(
+            "kind",
+            format!("there is no policy `{other}`; known are {}", KINDS.join(", ")),
+        )),
     }
 }
 

@@ -6,7 +6,9 @@ use tokenrouter_policies::ModelIx;
 
 /// Which incarnation of a model's loops, or of a home, is meant. Ordered; a later life is greater; never repeats, since
 /// restarts are counted for the whole process and process starts never go back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Life {
     /// Start of the process, in nanoseconds since the epoch.
     pub process: u64,
@@ -16,7 +18,7 @@ pub struct Life {
 
 /// The client loop where a request entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Home {
+pub struct HomeId {
     /// The node, by its place in the sorted list of nodes; 0 where there is one.
     pub node: u8,
     /// The entry model whose client loop it is.
@@ -27,7 +29,7 @@ pub struct Home {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId {
     /// Where it entered.
-    pub home: Home,
+    pub home: HomeId,
     /// The life of that home when it entered.
     pub born: Life,
     /// A counter within that life.
@@ -35,7 +37,9 @@ pub struct RequestId {
 }
 
 /// A grant of ownership, ordered: a later life of the home fences every earlier one, a later turn every earlier turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Fence {
     /// The life of the home that granted it.
     pub home: Life,

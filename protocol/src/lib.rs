@@ -3,10 +3,28 @@
 //! Pure state machines. No clock, no randomness, no await, no IO: time and messages come in as arguments, effects come
 //! out in a list, and the same inputs always give the same effects. Actors translate mailboxes to inputs and perform effects.
 
+pub mod batcher;
+pub mod home;
+pub mod host;
 pub mod id;
+pub mod ledger;
+pub mod message;
 pub mod request;
+pub mod residency;
+pub mod route;
 pub mod step;
+pub mod text;
 
-pub use id::{Fence, Home, Life, RequestId};
+pub use batcher::BatchLimits;
+pub use home::{Home, HomeConfig, Time};
+pub use host::{Host, HostConfig};
+pub use id::{Fence, HomeId, Life, RequestId};
+pub use ledger::Ledger;
+pub use message::{
+    Admission, HomeSays, HomeWord, ModelSays, ModelWord, PeerReq, ReportRow, RowOutcome,
+};
 pub use request::{Failure, Finish, Outcome, Progress, Request, RouteIx, Share};
+pub use residency::Residency;
+pub use route::Route;
 pub use step::{CacheOp, Job, PoolSize, Row, RowOutput, Sampled, Sampling, SequenceId, Tokens};
+pub use text::{Detokenizer, PatternSet, PatternState, Piece, Vocabulary};

@@ -1,0 +1,335 @@
+//! A ledger: home's truth about one request. Which tokens are final, who owns the turn, and what each model is known to
+//! hold.
+//!
+//! Only a ledger commits, and only a ledger raises a turn. Whatever is refused here can reach nobody. It never sends,
+//! waits or keeps time: [`crate::home`] does.
+
+use crate::id::{Fence, Life, RequestId};
+use crate::message::{Admission, PeerReq, ReportRow, RowOutcome};
+use crate::request::{Finish, Outcome, Progress, Request, RouteIx, Share};
+use crate::route::Route;
+use crate::step::{Sampling, Tokens};
+use crate::text::{Detokenizer, PatternSet, PatternState, Vocabulary};
+use smallvec::SmallVec;
+use tokenrouter_policies::{Aux, Draws, ModelIx, PolicyState, Position, Token};
+
+/// Home's record of one request.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    rid: RequestId,
+    route: RouteIx,
+    prompt: Position,
+    length_max: Position,
+    sampling: Sampling,
+    draws: Draws,
+    ignore_eos: bool,
+    /// Prompt and committed tokens; only ever grows.
+    tokens: Vec<Token>,
+    fence: Fence,
+    owner: ModelIx,
+    /// The life of the owner that the current turn was granted to.
+    granted: Life,
+    anchors: SmallVec<[Anchor; 4]>,
+    state: PolicyState,
+    aux: Aux,
+    proposal: Tokens,
+    shares: SmallVec<[(ModelIx, Share); 4]>,
+    reply: Reply,
+}
+
+/// What one life of a model is known to hold of the committed prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Anchor {
+    model: ModelIx,
+    life: Life,
+    have: Position,
+}
+
+/// What became of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Taken {
+    /// Not of the current turn, or its position is committed already.
+    Stale,
+    /// It starts beyond the committed prefix: a row before it was lost.
+    Hole,
+    /// Accepted, as far as the reply goes.
+    Accepted {
+        /// What the client gets, if anything was committed or finished.
+        progress: Option<Progress>,
+        /// What comes next.
+        then: Then,
+    },
+}
+
+/// What home must do after an accepted row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    /// The owner goes on by itself.
+    GoOn,
+    /// The owner waits for a turn, or another model is the owner now: grant.
+    Grant,
+    /// The reply is complete.
+    Finish(Finish),
+}
+
+impl Ledger {
+    /// A ledger for a new request. No turn is granted yet.
+    pub fn open(rid: RequestId, request: Request, route: &Route) -> Self {
+        let prompt = request.prompt.len() as Position;
+        let shares = route.models.iter().map(|&m| (m, Share::default())).collect();
+        Self {
+            rid,
+            route: request.route,
+            prompt,
+            length_max: prompt + request.max_tokens,
+            sampling: request.sampling,
+            draws: request.draws,
+            ignore_eos: request.ignore_eos,
+            owner: route.first_owner(&request.draws, prompt),
+            tokens: request.prompt,
+            fence: Fence::default(),
+            granted: Life::default(),
+            anchors: SmallVec::new(),
+            state: PolicyState::default(),
+            aux: Aux::new(),
+            proposal: Tokens::new(),
+            shares,
+            reply: Reply::new(request.stop),
+        }
+    }
+
+    /// Raises the turn and words it for the owner, whose life is `life`.
+    pub fn grant(&mut self, home: Life, life: Life) -> PeerReq {
+        self.fence = Fence { home, turn: self.fence.turn + 1 };
+        self.granted = life;
+        // At least one token must be left to feed, or nothing gives logits.
+        let from = self.anchor(self.owner, life).min(self.committed() - 1);
+        PeerReq {
+            rid: self.rid,
+            fence: self.fence,
+            life,
+            from,
+            suffix: Tokens::from_slice(&self.tokens[from as usize..]),
+            proposal: self.proposal.clone(),
+            aux: self.aux.clone(),
+            state: self.state.clone(),
+            admission: (from == 0).then(|| Box::new(self.admission())),
+        }
+    }
+
+    /// Takes a row that life `life` of `model` reports.
+    pub fn take(&mut self, model: ModelIx, life: Life, row: ReportRow, route: &Route) -> Taken {
+        if row.fence != self.fence || life != self.granted {
+            return Taken::Stale;
+        }
+        if row.start > self.committed() {
+            return Taken::Hole;
+        }
+        if row.start < self.committed() {
+            return Taken::Stale;
+        }
+        let (committed, finish) = self.commit(&row.tokens, &route.vocabulary);
+        let text = self.reply.take(finish.is_some());
+        self.count(model, |share| {
+            share.committed += committed.len() as u32;
+            share.generated += row.generated;
+            share.computed += row.computed;
+        });
+        self.anchor_at(model, life, row.cached.min(self.committed()));
+        let progress = (!committed.is_empty() || finish.is_some()).then(|| Progress {
+            model,
+            tokens: committed,
+            text,
+        });
+        let then = match finish {
+            Some(finish) => Then::Finish(finish),
+            None => self.follow(row, route),
+        };
+        Taken::Accepted { progress, then }
+    }
+
+    /// Remembers that life `life` of `model` holds at most `have` positions of what it was believed to hold.
+    pub fn lower(&mut self, model: ModelIx, life: Life, have: Position) {
+        let have = have.min(self.anchor(model, life));
+        self.anchor_at(model, life, have);
+    }
+
+    /// The end of the request, as its client is told.
+    pub fn outcome(&self, finish: Finish) -> Outcome {
+        Outcome {
+            finish,
+            prompt_tokens: self.prompt,
+            completion_tokens: self.committed() - self.prompt,
+            shares: self.shares.clone(),
+        }
+    }
+
+    /// Prompt and committed tokens.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The length of prompt and committed tokens.
+    pub fn committed(&self) -> Position {
+        self.tokens.len() as Position
+    }
+
+    /// The current turn.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// The model that holds the current turn.
+    pub fn owner(&self) -> ModelIx {
+        self.owner
+    }
+
+    /// The life of the owner that the current turn is for.
+    pub fn granted(&self) -> Life {
+        self.granted
+    }
+
+    /// The route the request runs on.
+    pub fn route(&self) -> RouteIx {
+        self.route
+    }
+
+    /// Asserts what must hold of every ledger at every moment.
+    pub fn check(&self) {
+        assert!(
+            self.prompt >= 1 && self.committed() >= self.prompt,
+            "the prompt is part of the prefix"
+        );
+        assert!(self.committed() <= self.length_max, "committed beyond the limit");
+        for anchor in &self.anchors {
+            assert!(anchor.have <= self.committed(), "an anchor beyond the committed prefix");
+        }
+        let written: u32 = self.shares.iter().map(|(_, share)| share.committed).sum();
+        assert_eq!(written, self.committed() - self.prompt, "every committed token has one writer");
+    }
+
+    /// Commits tokens up to the first that ends the reply; the committed ones, and why the reply ended.
+    fn commit(&mut self, tokens: &[Token], vocabulary: &Vocabulary) -> (Tokens, Option<Finish>) {
+        for (at, &token) in tokens.iter().enumerate() {
+            self.tokens.push(token);
+            let stop = self.reply.push(vocabulary.visible(token));
+            let finish = if !self.ignore_eos && vocabulary.ends(token) {
+                Some(Finish::Eos(token))
+            } else if let Some(stop) = stop {
+                Some(Finish::Stop(stop))
+            } else {
+                (self.committed() == self.length_max).then_some(Finish::Length)
+            };
+            if finish.is_some() {
+                return (Tokens::from_slice(&tokens[..=at]), finish);
+            }
+        }
+        (Tokens::from_slice(tokens), None)
+    }
+
+    /// What an accepted row that does not end the reply asks for.
+    fn follow(&mut self, row: ReportRow, route: &Route) -> Then {
+        match row.outcome {
+            // A chunk of a prompt: nothing was decided, so nothing that travels has changed.
+            RowOutcome::Going if row.tokens.is_empty() => Then::GoOn,
+            RowOutcome::Going => {
+                self.remember(row.state, Aux::new(), Tokens::new());
+                Then::GoOn
+            }
+            // A model that names nobody of the route, or an end this walk does not confirm: the owner gets a new turn.
+            RowOutcome::Next { to, .. } if !route.models.contains(&to) => Then::Grant,
+            RowOutcome::Ended => {
+                self.remember(row.state, Aux::new(), Tokens::new());
+                Then::Grant
+            }
+            RowOutcome::Next { to, aux, proposal } => {
+                self.remember(row.state, aux, proposal);
+                self.owner = to;
+                self.count(to, |share| share.handoffs += 1);
+                Then::Grant
+            }
+        }
+    }
+
+    fn remember(&mut self, state: PolicyState, aux: Aux, proposal: Tokens) {
+        self.state = state;
+        self.aux = aux;
+        self.proposal = proposal;
+    }
+
+    fn anchor(&self, model: ModelIx, life: Life) -> Position {
+        let known = self.anchors.iter().find(|a| a.model == model && a.life == life);
+        known.map_or(0, |a| a.have)
+    }
+
+    fn anchor_at(&mut self, model: ModelIx, life: Life, have: Position) {
+        match self.anchors.iter_mut().find(|a| a.model == model) {
+            Some(anchor) => *anchor = Anchor { model, life, have },
+            None => self.anchors.push(Anchor { model, life, have }),
+        }
+    }
+
+    fn count(&mut self, model: ModelIx, add: impl FnOnce(&mut Share)) {
+        if let Some((_, share)) = self.shares.iter_mut().find(|(m, _)| *m == model) {
+            add(share);
+        }
+    }
+
+    fn admission(&self) -> Admission {
+        Admission {
+            route: self.route,
+            prompt: self.prompt,
+            length_max: self.length_max,
+            sampling: self.sampling,
+            draws: self.draws,
+            ignore_eos: self.ignore_eos,
+        }
+    }
+}
+
+/// The text of a reply: bytes not shown yet, and the stop strings looked for in them.
+#[derive(Clone, Debug)]
+struct Reply {
+    detokenizer: Detokenizer,
+    strings: Vec<String>,
+    stops: PatternSet,
+    matched: PatternState,
+}
+
+impl Reply {
+    fn new(strings: Vec<String>) -> Self {
+        let stops = PatternSet::new(&strings);
+        let matched = stops.start();
+        Self { detokenizer: Detokenizer::default(), strings, stops, matched }
+    }
+
+    /// Takes the bytes of a token; the stop string they complete, which is cut off.
+    fn push(&mut self, bytes: &[u8]) -> Option<String> {
+        if self.stops.is_empty() {
+            self.detokenizer.push(bytes);
+            return None;
+        }
+        for (at, &byte) in bytes.iter().enumerate() {
+            let completed = self.stops.advance(&mut self.matched, byte);
+            let hit = (0..self.strings.len()).filter(|&i| completed.contains(i));
+            // Of several that end here the longest began first: nothing of any of them may be shown.
+            if let Some(hit) = hit.max_by_key(|&i| self.strings[i].len()) {
+                self.detokenizer.push(&bytes[..=at]);
+                self.detokenizer.cut(self.strings[hit].len());
+                return Some(self.strings[hit].clone());
+            }
+        }
+        self.detokenizer.push(bytes);
+        None
+    }
+
+    fn take(&mut self, ended: bool) -> String {
+        if ended {
+            return self.detokenizer.finish();
+        }
+        self.detokenizer.take(self.stops.held(&self.matched))
+    }
+}
+
+#[cfg(test)]
+mod tests;
