@@ -91,12 +91,14 @@ impl Head {
         Value::Object(map)
     }
 
-    /// The last chunk of choice `index`, with its totals.
-    pub fn last(&self, index: usize, outcome: &Outcome, catalog: &Catalog) -> Value {
+    /// The last chunk of choice `index`, with its totals. It names the role if it is also the first.
+    pub fn last(&self, index: usize, first: bool, outcome: &Outcome, catalog: &Catalog) -> Value {
         let (finish, stop) = (finish_reason(&outcome.finish), stop_reason(&outcome.finish));
         let choice = match self.kind {
             Kind::Chat => {
-                json!({"index": index, "delta": {}, "finish_reason": finish, "stop_reason": stop})
+                let delta =
+                    if first { json!({"role": "assistant", "content": ""}) } else { json!({}) };
+                json!({"index": index, "delta": delta, "finish_reason": finish, "stop_reason": stop})
             }
             Kind::Completion => json!({
                 "index": index, "text": "", "logprobs": null, "finish_reason": finish, "stop_reason": stop,

@@ -93,7 +93,7 @@ fn chunks_say_who_wrote_them_and_name_the_role_once() {
     assert_eq!(next["choices"][0]["delta"], json!({"content": "ab"}));
 
     let outcome = outcome(Finish::Length, 1, 1);
-    let last = head.last(1, &outcome, &catalog);
+    let last = head.last(1, false, &outcome, &catalog);
     assert_eq!(last["choices"][0]["finish_reason"], "length");
     assert_eq!(last["token_routing"]["models"]["small"]["committed"], 1);
     let usage = head.usage(7, &[&outcome]);

@@ -1,0 +1,287 @@
+//! From a topology to something that runs: files are found, policies built, memory shared out, weights loaded.
+//!
+//! Everything that can be wrong with a topology is found in [`Plan::new`], before any weight is read.
+
+use crate::assets::Assets;
+use crate::catalog::{Catalog, Language, Route, default_sampling, end_of_sequence};
+use crate::prompt::Template;
+use crate::tokenizer::{self, Tokenizer};
+use std::num::NonZero;
+use std::sync::Arc;
+use tokenrouter_actors::{Limits, ModelSpec, NodeSpec, RouteSpec};
+use tokenrouter_config::{Bytes, Error, Topology};
+use tokenrouter_engine::{Arch, BLOCK, Device, Engine, LoadOptions, ModelFiles};
+use tokenrouter_policies::route::baseline::Always;
+use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster};
+use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
+
+mod memory;
+
+/// A checked topology with all it needs, not yet loaded.
+#[derive(Debug)]
+pub struct Plan {
+    topology: Topology,
+    models: Vec<Model>,
+    routes: Vec<RouteSpec>,
+    catalog: Arc<Catalog>,
+}
+
+/// One model of a plan.
+#[derive(Debug)]
+struct Model {
+    name: String,
+    files: ModelFiles,
+    arch: Arch,
+    language: Arc<Language>,
+    pool: PoolSize,
+    threads: usize,
+    device: Device,
+}
+
+/// What [`Plan::models`] tells of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Its name.
+    pub name: String,
+    /// Its family and size in words.
+    pub architecture: String,
+    /// Bytes of its weights.
+    pub weights: Bytes,
+    /// Bytes of its KV pool.
+    pub pool: Bytes,
+    /// Positions of its KV pool.
+    pub positions: Position,
+    /// Threads of its forward passes.
+    pub threads: usize,
+}
+
+impl Plan {
+    /// Checks a topology wholly.
+    ///
+    /// # Errors
+    /// The first fault, with its origin and key.
+    pub fn new(topology: Topology) -> Result<Self, Error> {
+        let threads = default_threads(topology.models.len());
+        let mut models = Vec::new();
+        for (name, settings) in &topology.models {
+            let mut model = model(&topology, name)?;
+            model.threads = settings.threads.unwrap_or(threads);
+            models.push(model);
+        }
+        memory::share(&topology, &mut models)?;
+        let routes = routes(&topology, &models)?;
+        let catalog = Arc::new(catalog(&models, &routes));
+        check_languages(&topology, &catalog, &models)?;
+        Ok(Self { topology, models, routes, catalog })
+    }
+
+    /// The topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The routes and how they read and write.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The models in words and numbers.
+    pub fn models(&self) -> Vec<Summary> {
+        self.models.iter().map(Model::summary).collect()
+    }
+
+    /// The index of the model with the most weights.
+    pub fn largest(&self) -> ModelIx {
+        let size = |(_, model): &(usize, &Model)| model.arch.footprint().weights;
+        let largest = self.models.iter().enumerate().max_by_key(size);
+        ModelIx(largest.map_or(0, |(index, _)| index) as u8)
+    }
+
+    /// Loads every model.
+    ///
+    /// # Errors
+    /// Weights that cannot be read or do not fit the architecture, with the model's key.
+    pub fn load(self) -> Result<NodeSpec, Error> {
+        let mut models = Vec::new();
+        for model in self.models {
+            let fault = |e: tokenrouter_engine::Error| {
+                self.topology.error(&["models", &model.name, "path"], e.to_string())
+            };
+            let options = LoadOptions {
+                device: model.device,
+                blocks: model.pool.blocks,
+                threads: model.threads,
+            };
+            let runner = tokenrouter_engine::load(&model.files, &options).map_err(fault)?;
+            let engine = Engine::real(runner, &model.name).map_err(fault)?;
+            models.push(ModelSpec {
+                batch: batch(&self.topology, &model.name),
+                vocabulary: Arc::clone(model.language.tokenizer.vocabulary()),
+                engine,
+                name: model.name,
+            });
+        }
+        let limits = limits(&self.topology);
+        Ok(NodeSpec { models, routes: self.routes, limits, through_wire: false })
+    }
+}
+
+impl Model {
+    fn summary(&self) -> Summary {
+        let footprint = self.arch.footprint();
+        let arch = &self.arch;
+        Summary {
+            name: self.name.clone(),
+            architecture: format!("{}, {} layers of {}", arch.family, arch.layers(), arch.hidden),
+            weights: Bytes(footprint.weights),
+            pool: Bytes(footprint.position * u64::from(self.pool.positions())),
+            positions: self.pool.positions(),
+            threads: self.threads,
+        }
+    }
+
+    /// The most positions that one of its requests can have.
+    fn context(&self) -> Position {
+        self.arch.context.min(self.pool.positions())
+    }
+}
+
+/// The cores shared out over the models.
+fn default_threads(models: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (cores / models.max(1)).max(1)
+}
+
+fn model(topology: &Topology, name: &str) -> Result<Model, Error> {
+    let settings = &topology.models[name];
+    let fault = |reason: String| topology.error(&["models", name, "path"], reason);
+    let assets = Assets::find(&settings.path).map_err(|e| fault(e.to_string()))?;
+    let arch =
+        tokenrouter_engine::describe(&assets.files.config).map_err(|e| fault(e.to_string()))?;
+    let device = match &settings.device {
+        None => Device::default(),
+        Some(device) => device
+            .parse()
+            .map_err(|e| topology.error(&["models", name, "device"], format!("{e}")))?,
+    };
+    let generation = assets.generation_config.as_ref();
+    let ends = end_of_sequence(&assets.config, generation);
+    let tokenizer = Tokenizer::new(&assets.tokenizer, ends).map_err(|e| fault(e.to_string()))?;
+    let tokens = tokenizer.vocabulary().len();
+    if tokens > arch.vocabulary {
+        let known = arch.vocabulary;
+        return Err(fault(format!(
+            "its tokenizer has {tokens} tokens, but the model knows {known}"
+        )));
+    }
+    let template = Template::new(assets.tokenizer_config.as_deref(), assets.template.as_deref());
+    if let Err(error) = &template {
+        tracing::warn!(model = name, "{error}");
+    }
+    let language =
+        Arc::new(Language { tokenizer, template, defaults: default_sampling(generation) });
+    let pool = PoolSize { block: BLOCK, blocks: 0 };
+    Ok(Model {
+        name: name.to_owned(),
+        files: assets.files,
+        arch,
+        language,
+        pool,
+        threads: 1,
+        device,
+    })
+}
+
+/// The routes of the topology and one for each model, sorted by name.
+fn routes(topology: &Topology, models: &[Model]) -> Result<Vec<RouteSpec>, Error> {
+    let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
+    let mut routes: Vec<RouteSpec> = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let model = ModelIx(index as u8);
+            let policy: Arc<dyn Policy> = Arc::new(Always { model });
+            RouteSpec { name: name.clone(), entry: model, policy }
+        })
+        .collect();
+    for (name, route) in &topology.routes {
+        let entry = names
+            .iter()
+            .position(|model| *model == route.entry)
+            .ok_or_else(|| topology.error(&["routes", name, "entry"], "there is no such model"))?;
+        let entry = ModelIx(entry as u8);
+        let roster = Roster { names: &names, entry };
+        let policy = tokenrouter_policies::build(&route.policy, &roster)?;
+        routes.push(RouteSpec { name: name.clone(), entry, policy });
+    }
+    routes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(routes)
+}
+
+fn catalog(models: &[Model], routes: &[RouteSpec]) -> Catalog {
+    let route = |(index, spec): (usize, &RouteSpec)| {
+        let mut reaches: Vec<ModelIx> =
+            spec.policy.models().into_iter().chain([spec.entry]).collect();
+        reaches.sort_unstable();
+        reaches.dedup();
+        let contexts = reaches.iter().map(|model| models[model.index()].context());
+        Route {
+            name: spec.name.clone(),
+            index: RouteIx(index as u16),
+            entry: spec.entry,
+            context: contexts.min().unwrap_or_default(),
+            language: Arc::clone(&models[spec.entry.index()].language),
+            reaches,
+        }
+    };
+    Catalog {
+        models: models.iter().map(|model| model.name.clone()).collect(),
+        routes: routes.iter().enumerate().map(route).collect(),
+    }
+}
+
+/// Tokens travel between the models of a route as they are, so their tokenizers must be the same.
+fn check_languages(topology: &Topology, catalog: &Catalog, models: &[Model]) -> Result<(), Error> {
+    for route in &catalog.routes {
+        for other in &route.reaches {
+            let (left, right) = (&models[route.entry.index()], &models[other.index()]);
+            if Arc::ptr_eq(&left.language, &right.language) {
+                continue;
+            }
+            let difference =
+                tokenizer::difference(&left.language.tokenizer, &right.language.tokenizer);
+            if let Some(difference) = difference {
+                let reason = format!(
+                    "the tokenizers of `{}` and `{}` differ ({difference}); the models of a route must share one",
+                    left.name, right.name
+                );
+                return Err(topology.error(&["routes", &route.name], reason));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn batch(topology: &Topology, name: &str) -> BatchLimits {
+    match topology.batching.get(name) {
+        None => BatchLimits::default(),
+        Some(batching) => BatchLimits {
+            tokens_max: batching.max_batch_tokens,
+            rows_max: batching.max_batch_rows,
+            ..BatchLimits::default()
+        },
+    }
+}
+
+fn limits(topology: &Topology) -> Limits {
+    let (limits, restart) = (&topology.limits, &topology.restart);
+    Limits {
+        requests: limits.requests,
+        stall_timeout: limits.stall_timeout,
+        grace: limits.grace,
+        restarts: Budget { restarts: restart.restarts, within: restart.within },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Plans of the built-in topology and of broken ones. Nothing is loaded.
+
+use super::*;
+use tokenrouter_config::Sources;
+
+fn plan(text: &str) -> Result<Plan, Error> {
+    let sources = Sources { file: Some("t.yaml".into()), ..Sources::default() };
+    Plan::new(Topology::from_text(text, &sources)?)
+}
+
+fn fault(text: &str) -> String {
+    plan(text).map(|_| "accepted".to_owned()).unwrap_or_else(|e| e.to_string())
+}
+
+#[test]
+fn the_built_in_topology_has_a_plan() {
+    let plan = Plan::new(Topology::load(&Sources::default()).unwrap()).unwrap();
+    let catalog = plan.catalog();
+    assert_eq!(catalog.models, ["large", "mid", "small"]);
+    let names = catalog.names();
+    assert!(names.is_sorted() && names.contains(&"demo") && names.contains(&"small"));
+    let demo = catalog.find("demo").unwrap();
+    assert_eq!((demo.entry, demo.reaches.as_slice()), (ModelIx(2), &[ModelIx(0), ModelIx(2)][..]));
+    assert_eq!(demo.context, 32768);
+    assert_eq!(catalog.find("mid").unwrap().reaches, [ModelIx(1)]);
+    assert_eq!(plan.largest(), ModelIx(0));
+    assert_eq!(demo.index.index(), names.iter().position(|name| *name == "demo").unwrap());
+
+    let spent: u64 = plan.models().iter().map(|model| model.weights.0 + model.pool.0).sum();
+    assert!(spent <= plan.topology().memory.cpu.0, "{spent}");
+}
+
+#[test]
+fn a_pool_of_its_own_bounds_the_context_of_its_routes() {
+    let plan = plan(
+        "models: { a: { path: 'demo:small', kv_positions: 100 }, b: { path: 'demo:mid' } }\n\
+         routes: { r: { entry: b, policy: { kind: random, to: a, probability: 0.5 } } }\n",
+    )
+    .unwrap();
+    assert_eq!(plan.catalog().find("a").unwrap().context, 112, "whole blocks");
+    assert_eq!(plan.catalog().find("r").unwrap().context, 112);
+    assert_eq!(plan.catalog().find("b").unwrap().context, 32768);
+}
+
+#[test]
+fn what_cannot_run_is_told_with_key_and_reason() {
+    let models = "models: { a: 'demo:small', b: 'demo:large' }\n";
+    let cases = [
+        (
+            "models: { a: 'demo:tiny' }\n".to_owned(),
+            "t.yaml:1: `models.a.path`: there is no demo model",
+        ),
+        (
+            "models: { a: nowhere }\n".to_owned(),
+            "t.yaml:1: `models.a.path`: `nowhere` is not a folder",
+        ),
+        (
+            format!("{models}memory: {{ cpu: 1MiB }}\n"),
+            "t.yaml:2: `memory.cpu`: the models of this device need",
+        ),
+        (
+            "models: { a: { path: 'demo:small', kv_positions: 4000000 } }\nmemory: { cpu: 1MiB }\n"
+                .to_owned(),
+            "t.yaml:2: `memory.cpu`: the models with `kv_positions` alone need",
+        ),
+        (
+            format!("{models}routes: {{ r: {{ entry: a, policy: {{ kind: magic }} }} }}\n"),
+            "t.yaml:2: `routes.r.policy.kind`: there is no policy `magic`",
+        ),
+        (
+            format!(
+                "{models}routes: {{ r: {{ entry: a, policy: {{ kind: r-stitch, to: b, threshold: 2 }} }} }}\n"
+            ),
+            "t.yaml:2: `routes.r.policy.threshold",
+        ),
+        (
+            format!(
+                "{models}routes: {{ r: {{ entry: a, policy: {{ kind: random, to: c, probability: 1 }} }} }}\n"
+            ),
+            "t.yaml:2: `routes.r.policy.to`: there is no model `c`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let told = fault(&text);
+        assert!(told.starts_with(expected), "{text:?} gave {told:?}");
+    }
+}
+
+#[test]
+fn models_of_a_route_must_share_a_tokenizer() {
+    let folder = std::env::temp_dir().join(format!("tokenrouter-boot-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let demo = tokenrouter_models::demo("mid").unwrap();
+    std::fs::write(folder.join("config.json"), demo.config).unwrap();
+    std::fs::write(folder.join("model.safetensors"), demo.weights).unwrap();
+    let other = demo.tokenizer.replace("\"</think>\"", "\"</thought>\"");
+    std::fs::write(folder.join("tokenizer.json"), other).unwrap();
+    let models = format!("models: {{ a: 'demo:small', b: '{}' }}\n", folder.display());
+    let alone = plan(&models).map(|plan| plan.catalog().names().len());
+    let route = "routes: { r: { entry: a, policy: { kind: random, to: b, probability: 0.5 } } }\n";
+    let told = fault(&format!("{models}{route}"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(alone.unwrap(), 2, "each alone is fine");
+    assert!(
+        told.starts_with("t.yaml:2: `routes.r`: the tokenizers of `a` and `b` differ (token 4"),
+        "{told}"
+    );
+}

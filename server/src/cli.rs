@@ -1,0 +1,151 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use tokenrouter_config::{Setting, Sources};
+
+/// Several language models that write one reply together, behind one OpenAI-compatible server.
+#[derive(Debug, Parser)]
+#[command(name = "tokenrouter", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a topology over HTTP; without a file, the demo models
+    Serve(Serve),
+    /// Check a topology without starting it
+    Check(Check),
+    /// Measure accuracy and the share of each model's tokens, route by route
+    Eval(Eval),
+}
+
+/// `serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The topology file; the built-in demo if none is named
+    pub topology: Option<PathBuf>,
+    /// The address to listen on, such as 0.0.0.0:8080; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Logging.
+    #[command(flatten)]
+    pub log: Log,
+}
+
+/// `check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The topology file; the built-in demo if none is named
+    pub topology: Option<PathBuf>,
+}
+
+/// `eval`
+#[derive(Debug, Args)]
+pub struct Eval {
+    /// Problems, one JSON object with `question` and `answer` a line; the built-in ones if none is named
+    pub problems_file: Option<PathBuf>,
+    /// The topology file; the built-in demo if none is named
+    #[arg(long, value_name = "FILE")]
+    pub topology: Option<PathBuf>,
+    /// The routes to measure, with commas between them; all if none is named
+    #[arg(long, value_delimiter = ',')]
+    pub routes: Vec<String>,
+    /// How many problems, from the first
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub problems: u32,
+    /// The most tokens of a reply
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_tokens: u32,
+    /// How many problems at a time
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub concurrency: u32,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Logging.
+    #[command(flatten)]
+    pub log: Log,
+}
+
+/// Flags for the log.
+#[derive(Debug, Args)]
+pub struct Log {
+    /// error, warn, info, debug, trace, or a list like info,tokenrouter=debug
+    #[arg(long = "log", value_name = "LEVEL")]
+    pub level: Option<String>,
+    /// text or json
+    #[arg(long = "log-format", value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+impl Serve {
+    /// Where the settings come from.
+    pub fn sources(&self) -> Sources {
+        let listen = setting("--listen", "http.listen", &self.listen);
+        sources(&self.topology, listen.into_iter().chain(self.log.settings()))
+    }
+}
+
+impl Check {
+    /// Where the settings come from.
+    pub fn sources(&self) -> Sources {
+        sources(&self.topology, [])
+    }
+}
+
+impl Eval {
+    /// Where the settings come from.
+    pub fn sources(&self) -> Sources {
+        sources(&self.topology, self.log.settings())
+    }
+}
+
+impl Log {
+    fn settings(&self) -> Vec<Setting> {
+        let level = setting("--log", "log.level", &self.level);
+        let format = setting("--log-format", "log.format", &self.format);
+        level.into_iter().chain(format).collect()
+    }
+}
+
+fn setting(flag: &'static str, key: &'static str, value: &Option<String>) -> Option<Setting> {
+    value.clone().map(|value| Setting { flag, key, value })
+}
+
+fn sources(file: &Option<PathBuf>, flags: impl IntoIterator<Item = Setting>) -> Sources {
+    // A variable that is not text cannot be one of ours.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Sources { file: file.clone(), environment, flags: flags.into_iter().collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_become_settings() {
+        let line = ["tokenrouter", "serve", "t.yaml", "--listen", "127.0.0.1:1", "--log", "debug"];
+        let Command::Serve(serve) = Cli::parse_from(line).command else { panic!("not serve") };
+        let sources = serve.sources();
+        let flags: Vec<_> =
+            sources.flags.iter().map(|s| (s.flag, s.key, s.value.as_str())).collect();
+        assert_eq!(
+            flags,
+            [("--listen", "http.listen", "127.0.0.1:1"), ("--log", "log.level", "debug")]
+        );
+        assert_eq!(sources.file, Some("t.yaml".into()));
+    }
+}

@@ -1,0 +1,67 @@
+//! `tokenrouter check`: everything about a topology that can be wrong, short of loading weights.
+
+use super::CommandError;
+use crate::boot::Plan;
+use crate::cli::Check;
+use tokenrouter_config::{Bytes, Topology};
+
+/// Checks and prints a summary.
+///
+/// # Errors
+/// The first fault.
+pub fn run(arguments: &Check) -> Result<(), CommandError> {
+    let plan = Plan::new(Topology::load(&arguments.sources())?)?;
+    print!("{}", summary(&plan));
+    Ok(())
+}
+
+/// Models, routes and memory in words.
+pub fn summary(plan: &Plan) -> String {
+    let mut text = String::from("The topology is fine.\n\nModels\n");
+    let mut used = 0;
+    for model in plan.models() {
+        used += model.weights.0 + model.pool.0;
+        text += &format!(
+            "  {:<16} {}; weights {}, KV pool {} for {} positions, threads {}\n",
+            model.name,
+            model.architecture,
+            model.weights,
+            model.pool,
+            model.positions,
+            model.threads
+        );
+    }
+    text += "\nRoutes\n";
+    let catalog = plan.catalog();
+    for route in &catalog.routes {
+        let others: Vec<&str> = route
+            .reaches
+            .iter()
+            .filter(|&&model| model != route.entry)
+            .map(|&model| catalog.model(model))
+            .collect();
+        let entry = catalog.model(route.entry);
+        let with =
+            if others.is_empty() { String::new() } else { format!(" with {}", others.join(", ")) };
+        text += &format!("  {:<16} {entry}{with}; context {}\n", route.name, route.context);
+    }
+    let limit = plan.topology().memory.cpu;
+    text += &format!("\nMemory\n  {} of {limit} on the CPU\n", Bytes(used));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokenrouter_config::Sources;
+
+    #[test]
+    fn the_summary_names_models_routes_and_memory() {
+        let plan = Plan::new(Topology::load(&Sources::default()).unwrap()).unwrap();
+        let text = summary(&plan);
+        for expected in ["small", "demo-strict", "small with large", "context 32768", "of 2.0 GiB"]
+        {
+            assert!(text.contains(expected), "{expected} is not in {text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `tokenrouter serve`: start, say where, serve, and stop when asked without losing a reply.
+
+use super::{CommandError, runtime, start_log};
+use crate::boot::Plan;
+use crate::cli::Serve;
+use crate::server::Server;
+use std::future::Future;
+use tokenrouter_config::Topology;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Serves until a signal or the end of the node.
+///
+/// # Errors
+/// A server that does not start, or a node that gives up.
+pub fn run(arguments: &Serve) -> Result<(), CommandError> {
+    let topology = Topology::load(&arguments.sources())?;
+    start_log(&topology)?;
+    let plan = Plan::new(topology)?;
+    runtime()?.block_on(serve(plan))
+}
+
+async fn serve(plan: Plan) -> Result<(), CommandError> {
+    let mut signals = Signals::new()?;
+    let server = Server::start_plan(plan).await?;
+    println!("{}", greeting(&server));
+    tokio::select! {
+        reason = server.failed() => return Err(CommandError::Other(reason)),
+        () = signals.next() => {}
+    }
+    let open = server.app().flights().count();
+    tracing::info!(open, "stopping; a second signal stops at once");
+    let cut = server.stop(signals.next()).await;
+    if cut > 0 {
+        tracing::warn!(cut, "stopped before all replies were finished");
+    }
+    Ok(())
+}
+
+/// The two signals that ask for an end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, CommandError> {
+        let open = |kind| {
+            signal(kind)
+                .map_err(|e| CommandError::Other(format!("signals cannot be received: {e}")))
+        };
+        Ok(Self {
+            terminate: open(SignalKind::terminate())?,
+            interrupt: open(SignalKind::interrupt())?,
+        })
+    }
+
+    fn next(&mut self) -> impl Future<Output = ()> {
+        async {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+        }
+    }
+}
+
+fn greeting(server: &Server) -> String {
+    let url = format!("http://{}", server.address());
+    let catalog = server.app().catalog();
+    let names = catalog.names();
+    // A route of several models is more interesting to try than a single one.
+    let best =
+        catalog.routes.iter().max_by_key(|route| (route.reaches.len(), route.name == "demo"));
+    let best = best.map_or("", |route| route.name.as_str());
+    format!(
+        "TokenRouter listens on {url}; routes: {}\n\
+         Try: curl -N {url}/v1/chat/completions -H 'content-type: application/json' -d '{{\"model\": \"{best}\", \
+         \"stream\": true, \"messages\": [{{\"role\": \"user\", \"content\": \"What is (37 * 46) + 15?\"}}]}}'",
+        names.join(", ")
+    )
+}

@@ -1,0 +1,240 @@
+//! The router: paths, layers around them, and what every handler can reach.
+//!
+//! Every answer that is no success has OpenAI's error object, also those that no handler gives.
+
+use crate::catalog::{Catalog, Route};
+use crate::flights::{Flight, Flights};
+use crate::openai::{ApiError, chat, completions, models, tokenize};
+use crate::random;
+use axum::Router;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, body::Bytes};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokenrouter_actors::Gateway;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{Any, CorsLayer};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What every handler can reach.
+#[derive(Clone, Debug)]
+pub struct App(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    catalog: Arc<Catalog>,
+    gateway: Gateway,
+    flights: Flights,
+    draining: AtomicBool,
+    most_choices: u32,
+    started: u64,
+}
+
+impl App {
+    /// An app that takes requests.
+    pub fn new(catalog: Arc<Catalog>, gateway: Gateway, most_choices: u32) -> Self {
+        Self(Arc::new(Inner {
+            catalog,
+            gateway,
+            flights: Flights::default(),
+            draining: AtomicBool::new(false),
+            most_choices,
+            started: now(),
+        }))
+    }
+
+    /// The routes.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.0.catalog
+    }
+
+    /// The way to the models.
+    pub fn gateway(&self) -> &Gateway {
+        &self.0.gateway
+    }
+
+    /// The largest `n`.
+    pub fn most_choices(&self) -> u32 {
+        self.0.most_choices
+    }
+
+    /// When the server started, in seconds since 1970.
+    pub fn started(&self) -> u64 {
+        self.0.started
+    }
+
+    /// Requests being answered.
+    pub fn flights(&self) -> &Flights {
+        &self.0.flights
+    }
+
+    /// Counts a request that wants to be answered.
+    ///
+    /// # Errors
+    /// A server that is about to stop.
+    pub fn take_off(&self) -> Result<Flight, ApiError> {
+        let flight = self.0.flights.start();
+        if self.draining() { Err(ApiError::draining()) } else { Ok(flight) }
+    }
+
+    /// Takes no new requests from now on.
+    pub fn drain(&self) {
+        self.0.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether no new requests are taken.
+    pub fn draining(&self) -> bool {
+        self.0.draining.load(Ordering::SeqCst)
+    }
+
+    /// The route called `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn route(&self, name: &str) -> Result<&Route, ApiError> {
+        let catalog = self.catalog();
+        catalog.find(name).ok_or_else(|| ApiError::unknown_model(name, &catalog.names()))
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// The router. `origins` are those whose pages may call from a browser; `body` is the most bytes of a request.
+pub fn router(app: App, origins: &[HeaderValue], body: usize) -> Router {
+    let router = Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/completions", post(completions::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::show))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(body))
+        .layer(CatchPanicLayer::custom(|_| {
+            ApiError::internal("the server made a mistake; its log says more").into_response()
+        }))
+        .layer(middleware::from_fn(identify))
+        .with_state(app);
+    match cors(origins) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
+}
+
+fn cors(origins: &[HeaderValue]) -> Option<CorsLayer> {
+    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any).expose_headers([REQUEST_ID]);
+    if origins.iter().any(|origin| origin == "*") {
+        return Some(layer.allow_origin(Any));
+    }
+    (!origins.is_empty()).then(|| layer.allow_origin(origins.to_vec()))
+}
+
+async fn health() -> Response {
+    Json(json!({"status": "ok"})).into_response()
+}
+
+async fn ready(State(app): State<App>) -> Response {
+    if app.draining() {
+        return ApiError::draining().into_response();
+    }
+    if app.gateway().ready() {
+        return Json(json!({"status": "ready"})).into_response();
+    }
+    let message = "a part of the server is being restarted; try again shortly";
+    ApiError {
+        retry_after: Some(1),
+        kind: "server_error",
+        ..ApiError::status(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
+    }
+    .into_response()
+}
+
+async fn not_found(request: Request) -> ApiError {
+    let message = format!("there is nothing at {}", request.uri().path());
+    ApiError::status(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+async fn method_not_allowed(request: Request) -> ApiError {
+    let message = format!("{} is not possible at {}", request.method(), request.uri().path());
+    ApiError::status(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+/// Gives every answer the request's id: the client's own, echoed, or a new one. Nothing inside uses it as a key.
+async fn identify(request: Request, next: Next) -> Response {
+    let id = match request.headers().get(REQUEST_ID) {
+        Some(id) if id.len() <= 128 && id.to_str().is_ok() => id.clone(),
+        _ => HeaderValue::from_str(&random::identifier()).unwrap_or(HeaderValue::from_static("-")),
+    };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let begun = Instant::now();
+    let mut response = next.run(request).await;
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    tracing::debug!(%method, path, status, ?took, id = id.to_str().unwrap_or("-"), "answered");
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// The bytes of a JSON body, with refusals in OpenAI's shape.
+#[derive(Debug)]
+pub struct JsonBody(pub Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        check_content_type(request.headers().get(header::CONTENT_TYPE))?;
+        match Bytes::from_request(request, state).await {
+            Ok(bytes) => Ok(Self(bytes)),
+            Err(BytesRejection::FailedToBufferBody(e))
+                if e.status() == StatusCode::PAYLOAD_TOO_LARGE =>
+            {
+                let message = "the body is larger than the server's limit";
+                Err(ApiError::status(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
+            }
+            Err(e) => Err(ApiError::invalid(format!("the body cannot be read: {e}"))),
+        }
+    }
+}
+
+/// A body without a type is taken for JSON; one that says it is something else is not.
+fn check_content_type(value: Option<&HeaderValue>) -> Result<(), ApiError> {
+    let Some(value) = value else { return Ok(()) };
+    let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
+    let kind = text.split(';').next().unwrap_or_default().trim();
+    if kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json")) {
+        return Ok(());
+    }
+    let message = format!("the content type is `{kind}`; send application/json");
+    Err(ApiError::status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
+}
+
+/// Does `work` on a text of `size` bytes: at once if that is quick, else where it holds up nobody.
+///
+/// # Errors
+/// Those of `work`, or 500 if it panics.
+pub async fn prepare<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    const QUICK: usize = 2048;
+    if size <= QUICK {
+        return work();
+    }
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(ApiError::internal("the prompt could not be prepared")))
+}

@@ -1,0 +1,63 @@
+//! From admitted choices to a response, whole or in pieces.
+
+use super::response::{Head, Kind};
+use super::{ApiError, Options};
+use crate::admission::Admitted;
+use crate::catalog::Route;
+use crate::flights::Flight;
+use crate::generation::Generation;
+use crate::http::{App, now};
+use crate::random;
+use crate::stream::{self, Chunks};
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use tokenrouter_actors::Event;
+
+/// What the parts of a new response share.
+pub(super) fn head(kind: Kind, route: Route, include_usage: bool) -> Head {
+    let prefix = match kind {
+        Kind::Chat => "chatcmpl",
+        Kind::Completion => "cmpl",
+    };
+    let id = format!("{prefix}-{}", random::identifier());
+    Head { kind, id, created: now(), route, include_usage }
+}
+
+/// Says which fields were passed over.
+pub(super) fn log_unknown(options: &Options) {
+    if !options.unknown.is_empty() {
+        tracing::debug!(
+            fields = options.unknown.join(", "),
+            "the request has fields that nobody knows"
+        );
+    }
+}
+
+/// Generates the choices and answers. If the client leaves, the future is dropped or the stream is, and with it every
+/// session.
+pub(super) async fn answer(
+    app: &App,
+    head: Head,
+    admitted: Admitted,
+    stream: bool,
+    flight: Flight,
+) -> Result<Response, ApiError> {
+    let Admitted { choices, prompt_tokens } = admitted;
+    let mut generation = Generation::open(app.gateway(), choices).await?;
+    if !stream {
+        let expected = generation.choices();
+        let choices = generation.collect().await?;
+        if choices.len() < expected {
+            return Err(ApiError::internal("a choice ended without a result"));
+        }
+        return Ok(Json(head.whole(prompt_tokens, &choices, app.catalog())).into_response());
+    }
+    let count = generation.choices();
+    let first = generation.next().await;
+    if let Some((_, Event::Done(Err(failure)))) = first {
+        return Err(failure.into());
+    }
+    let chunks = Chunks::new(head, Arc::clone(app.catalog()), prompt_tokens, count);
+    Ok(stream::respond(generation, first, chunks, flight))
+}

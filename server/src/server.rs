@@ -1,0 +1,169 @@
+//! A running server: a node, a socket, and the way to stop both without losing a reply.
+
+use crate::boot::Plan;
+use crate::http::{App, router};
+use axum::Router;
+use axum::http::HeaderValue;
+use axum::serve::ListenerExt;
+use futures::FutureExt;
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokenrouter_actors::{Node, Service, StartError};
+use tokenrouter_config::{Error as TopologyError, Topology};
+use tokio::sync::watch;
+
+/// How long connections without a request may take to close.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFailure {
+    /// The topology cannot be used.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another with --listen or `http.listen`")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The actors do not start.
+    #[error(transparent)]
+    Node(#[from] StartError),
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    node: Node,
+    app: App,
+    drain: Duration,
+    stop: watch::Sender<bool>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// Checks the topology, opens the socket, loads the models and starts.
+    ///
+    /// # Errors
+    /// A topology that cannot be used, an address that is taken.
+    pub async fn start(topology: Topology) -> Result<Self, StartFailure> {
+        Self::start_plan(Plan::new(topology)?).await
+    }
+
+    /// The same, of a topology that is checked already.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_plan(plan: Plan) -> Result<Self, StartFailure> {
+        let topology = plan.topology().clone();
+        let origins = origins(&topology)?;
+        // The socket first: it is quick to fail, and loading is not.
+        let listener = listen(topology.http.listen)?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| StartFailure::Listen { address: topology.http.listen, source })?;
+        let catalog = Arc::clone(plan.catalog());
+        let node = Node::start(plan.load()?).await?;
+        let app = App::new(catalog, node.gateway(), topology.limits.choices);
+        let body = usize::try_from(topology.limits.body.0).unwrap_or(usize::MAX);
+        let router = router(app.clone(), &origins, body);
+        let (stop, stopping) = watch::channel(false);
+        let (done, stopped) = watch::channel(false);
+        node.serve(service(listener, router, stopping, done));
+        Ok(Self { address, node, app, drain: topology.limits.drain, stop, stopped })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What its handlers reach.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Waits until the node gives up; the reason.
+    pub async fn failed(&self) -> String {
+        self.node.failed().await
+    }
+
+    /// Takes no new requests, lets those in flight finish for as long as `limits.drain` says or until `hurry` is done,
+    /// and stops. Gives how many were cut off.
+    pub async fn stop(mut self, hurry: impl Future<Output = ()>) -> usize {
+        self.app.drain();
+        tokio::select! {
+            () = self.app.flights().landed() => {}
+            () = tokio::time::sleep(self.drain) => {}
+            () = hurry => {}
+        }
+        let cut = self.app.flights().count();
+        self.stop.send_replace(true);
+        if cut == 0 {
+            // Idle connections close at once; one that does not is not waited for.
+            drop(tokio::time::timeout(CLOSE, self.stopped.wait_for(|done| *done)).await);
+        }
+        self.node.stop().await;
+        cut
+    }
+}
+
+fn origins(topology: &Topology) -> Result<Vec<HeaderValue>, TopologyError> {
+    let origin = |text: &String| {
+        text.parse()
+            .map_err(|_| topology.error(&["http", "cors"], format!("`{text}` is not an origin")))
+    };
+    topology.http.cors.iter().map(origin).collect()
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, StartFailure> {
+    let open = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    open().map_err(|source| StartFailure::Listen { address, source })
+}
+
+/// The accept loop, as often as it is asked for, always on the same socket. One that ends because it should stays
+/// silent, so that nobody starts another.
+fn service(
+    listener: TcpListener,
+    router: Router,
+    stopping: watch::Receiver<bool>,
+    done: watch::Sender<bool>,
+) -> Service {
+    let done = Arc::new(done);
+    Arc::new(move || {
+        let socket = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
+        let (router, mut stopping, done) = (router.clone(), stopping.clone(), Arc::clone(&done));
+        async move {
+            let socket = match socket {
+                Ok(socket) => socket.tap_io(|stream| {
+                    // A chunk must not wait for the next one.
+                    if let Err(error) = stream.set_nodelay(true) {
+                        tracing::debug!(%error, "a connection keeps its delay");
+                    }
+                }),
+                Err(error) => {
+                    tracing::error!(%error, "the socket cannot be used");
+                    return;
+                }
+            };
+            let asked = async move { drop(stopping.wait_for(|stop| *stop).await) };
+            if let Err(error) = axum::serve(socket, router).with_graceful_shutdown(asked).await {
+                tracing::error!(%error, "the accept loop failed");
+                return;
+            }
+            done.send_replace(true);
+            std::future::pending::<()>().await;
+        }
+        .boxed()
+    })
+}
