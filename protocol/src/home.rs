@@ -188,7 +188,7 @@ impl Home {
         }
         self.learn(now, model, life);
         for word in says.words {
-            self.word(now, model, life, word, out);
+            self.word(now, (model, life), word, out);
         }
         self.flush(out);
     }
@@ -278,8 +278,7 @@ impl Home {
     fn word(
         &mut self,
         now: Time,
-        model: ModelIx,
-        life: Life,
+        (model, life): (ModelIx, Life),
         word: ModelWord,
         out: &mut Vec<Effect>,
     ) {

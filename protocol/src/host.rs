@@ -215,7 +215,7 @@ impl Host {
         }
     }
 
-    fn grant(&mut self, now: Time, (home, life): (HomeId, Life), grant: PeerReq) {
+    fn grant(&mut self, now: Time, (home, life): (HomeId, Life), mut grant: PeerReq) {
         let (rid, fence) = (grant.rid, grant.fence);
         if grant.life != self.config.life {
             return self.say(home, ModelWord::Missing { rid, fence, have: 0 });
@@ -235,9 +235,12 @@ impl Host {
         let Some(resident) = self.residents.get_mut(&rid) else { return };
         let route = &self.config.routes[resident.admission.route.index()];
         resident.moved = now;
+        // The proposed tokens and the one before them are judged in one pass.
+        grant.proposal.truncate(self.config.batch.tokens_max.max(1) as usize - 1);
         match resident.take(grant, route) {
             Grant::Missing { have } => {
                 self.counters.missing += 1;
+                self.cut(rid, have);
                 self.say(home, ModelWord::Missing { rid, fence, have });
             }
             Grant::Taken { keep } => {
@@ -313,13 +316,13 @@ impl Host {
         let ready = ready.map(|(rid, r)| (*rid, r.unseen())).filter(|(_, unseen)| *unseen > 0);
         let (ready, unseen): (Vec<RequestId>, Vec<Position>) = ready.unzip();
         let shares = batcher::shares(&unseen, &self.config.batch);
-        let (mut rows, mut flight) = (Vec::new(), Vec::new());
-        for (rid, share) in ready.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
-            if let Some(row) = self.row(rid, share, &flight) {
-                let Some(resident) = self.residents.get(&rid) else { continue };
-                flight.push(Flight { rid, fence: resident.fence(), sequence: row.sequence });
-                rows.push(row);
-            }
+        let launched = !shares.is_empty();
+        let (mut rows, mut flight) = self.compose(ready.iter().copied().zip(shares));
+        if launched && rows.is_empty() {
+            // Nobody who got a share could use it: a narrow pass was kept for a prompt that waits for blocks. The oldest
+            // request can take whatever it needs, so it alone moves.
+            let share = unseen[0].min(self.config.batch.tokens_max.max(1));
+            (rows, flight) = self.compose([(ready[0], share)].into_iter());
         }
         if rows.is_empty() && self.ops.is_empty() {
             return;
@@ -331,8 +334,28 @@ impl Host {
         out.push(Effect::Run(Job { ops: std::mem::take(&mut self.ops), rows }));
     }
 
+    /// The rows of a pass, as far as blocks can be had, and who they are of.
+    fn compose(
+        &mut self,
+        shares: impl Iterator<Item = (RequestId, Position)>,
+    ) -> (Vec<Row>, Vec<Flight>) {
+        let (mut rows, mut flight) = (Vec::new(), Vec::new());
+        for (rid, share) in shares.filter(|(_, share)| *share > 0) {
+            if let Some(row) = self.row(rid, share, &flight) {
+                let Some(resident) = self.residents.get(&rid) else { continue };
+                flight.push(Flight { rid, fence: resident.fence(), sequence: row.sequence });
+                rows.push(row);
+            }
+        }
+        (rows, flight)
+    }
+
     /// Feeds up to `share` tokens of a running request, as far as blocks can be had.
     fn row(&mut self, rid: RequestId, share: Position, flight: &[Flight]) -> Option<Row> {
+        // An older row of this very pass may have taken its cache.
+        self.residents.get(&rid).filter(|r| r.phase() == Phase::Running)?;
+        // A share that is too small to be used takes nothing from others.
+        let share = Some(self.whole_outputs(rid, share)).filter(|share| *share > 0)?;
         let share = self.reserve(rid, share, flight);
         let share = self.whole_outputs(rid, share);
         let resident = self.residents.get_mut(&rid).filter(|_| share > 0)?;

@@ -105,7 +105,8 @@ impl Residency {
         self.drafts.clear();
         let from = grant.from as usize;
         if grant.from > self.cached || from > self.history.len() {
-            return Grant::Missing { have: self.cached };
+            // Drafts may have been fed; they are gone from the tokens and so they go from the cache.
+            return Grant::Missing { have: self.cached.min(self.length()) };
         }
         // What the suffix repeats stays, so that the pattern automaton need not start again.
         let known = self.history[from..].iter().zip(&grant.suffix);
@@ -116,7 +117,9 @@ impl Residency {
             self.scan = Scan { matched: route.patterns.start(), ..Scan::default() };
         }
         self.drafts = grant.proposal;
-        self.drafts.truncate(PROPOSAL_MAX);
+        // No token beyond the longest reply is worth judging, and there may be no room for it.
+        let left = self.admission.length_max.saturating_sub(self.length());
+        self.drafts.truncate(PROPOSAL_MAX.min(left as usize));
         self.aux = grant.aux;
         self.state = grant.state;
         self.phase = Phase::Running;
@@ -295,10 +298,12 @@ impl Residency {
             self.scan.matched = route.patterns.start();
         }
         for &token in &self.history[self.scan.seen..] {
-            let bytes = route.vocabulary.bytes(token);
-            let completed = route.patterns.advance_all(&mut self.scan.matched, bytes);
-            if completed.0 != 0 {
-                self.scan.latest = Some(63 - completed.0.leading_zeros() as u8);
+            // Byte by byte: one token may complete several patterns, and the last of them is the latest.
+            for &byte in route.vocabulary.bytes(token) {
+                let completed = route.patterns.advance(&mut self.scan.matched, byte);
+                if completed.0 != 0 {
+                    self.scan.latest = Some(63 - completed.0.leading_zeros() as u8);
+                }
             }
         }
         self.scan.seen = self.history.len();
