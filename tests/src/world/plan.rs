@@ -1,0 +1,172 @@
+//! What a seed stands for: sizes, speeds, faults and requests of one world, all drawn before it starts.
+
+use crate::world::policies::{Draw, Propose, Stepwise};
+use crate::world::random::Random;
+use crate::world::words;
+use std::sync::Arc;
+use tokenrouter_policies::route::baseline::{Always, FixedPeriod, Random as Coin};
+use tokenrouter_policies::route::r_stitch::RStitch;
+use tokenrouter_policies::{Draws, ModelIx, Policy};
+use tokenrouter_protocol::{BatchLimits, PoolSize, Request, Route, RouteIx, Sampling, Vocabulary};
+
+/// Models in every world.
+pub(crate) const MODELS: u8 = 3;
+
+/// Microseconds of virtual time.
+pub(crate) type Micros = u64;
+
+/// One world, described.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) homes: usize,
+    pub(crate) routes: Arc<[Route]>,
+    pub(crate) pools: Vec<PoolSize>,
+    pub(crate) batch: BatchLimits,
+    /// Of a step: the time of each model, before chance.
+    pub(crate) step: Vec<Micros>,
+    pub(crate) latency: Micros,
+    pub(crate) tick: Micros,
+    pub(crate) stall_timeout: Micros,
+    pub(crate) finish_repeat: Micros,
+    pub(crate) grace: Micros,
+    pub(crate) faults: Faults,
+    pub(crate) requests: Vec<Planned>,
+    /// When, and which model, begins a new life.
+    pub(crate) rebirths: Vec<(Micros, usize)>,
+    /// When a door is replaced, of which home to which model.
+    pub(crate) doors: Vec<(Micros, usize, usize)>,
+}
+
+/// What links do to messages until `until`, in chances of a thousand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Faults {
+    pub(crate) until: Micros,
+    pub(crate) shuffle: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) delay: u64,
+    /// The longest delay.
+    pub(crate) late: Micros,
+}
+
+/// A request, where and when it enters, and when its client loses patience.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) at: Micros,
+    pub(crate) home: usize,
+    pub(crate) request: Request,
+    pub(crate) cancel: Option<Micros>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = &mut Random::new(seed);
+        let homes = random.between(1, 2) as usize;
+        let routes = routes(random);
+        let until = random.between(5_000, 30_000);
+        let requests: Vec<Planned> = (0..random.between(1, 7))
+            .map(|number| planned(random, number, homes, (routes.len(), until)))
+            .collect();
+        let longest = requests.iter().map(|p| p.request.prompt.len() as u32 + p.request.max_tokens);
+        let longest = longest.max().unwrap_or(1);
+        let rebirths = (0..random.between(0, 3))
+            .map(|_| (random.between(0, until), random.between(0, 2) as usize))
+            .collect();
+        let doors = (0..random.between(0, 1))
+            .map(|_| (random.between(0, until), 0, random.between(0, 2) as usize))
+            .collect();
+        let small = random.chance(600);
+        let latency = random.pick(&[20, 100, 400]);
+        Self {
+            homes,
+            routes,
+            pools: (0..MODELS).map(|_| pool(random, longest)).collect(),
+            batch: BatchLimits {
+                // Two at least: a proposed token is judged together with the one before it.
+                tokens_max: random.between(2, if small { 12 } else { 80 }) as u32,
+                rows_max: random.between(1, if small { 3 } else { 16 }) as u32,
+                threshold: 1,
+            },
+            step: (0..MODELS).map(|_| random.pick(&[60, 200, 700])).collect(),
+            latency,
+            tick: random.between(1_000, 3_000),
+            stall_timeout: random.between(2_000, 12_000),
+            finish_repeat: random.between(2_000, 8_000),
+            grace: random.between(5_000, 20_000),
+            faults: faults(random, until),
+            requests,
+            rebirths,
+            doors,
+        }
+    }
+}
+
+fn faults(random: &mut Random, until: Micros) -> Faults {
+    Faults {
+        until,
+        shuffle: random.pick(&[0, 50, 200]),
+        duplicate: random.pick(&[0, 50, 200]),
+        delay: random.pick(&[0, 30, 150]),
+        late: random.between(2_000, 15_000),
+    }
+}
+
+/// A pool that holds the longest request, and often not much more.
+fn pool(random: &mut Random, longest: u32) -> PoolSize {
+    let block = random.pick(&[1, 2, 4, 8]);
+    let most = random.pick(&[10, 15, 25, 60]);
+    let positions = longest * random.between(10, most) as u32 / 10;
+    PoolSize { block, blocks: positions.div_ceil(block) }
+}
+
+fn planned(
+    random: &mut Random,
+    number: u64,
+    homes: usize,
+    (routes, until): (usize, Micros),
+) -> Planned {
+    let long = random.pick(&[1, 4, 16, 40]);
+    let prompt = (0..random.between(1, long)).map(|_| token(random)).collect();
+    let stops = if random.chance(400) { random.between(1, 2) } else { 0 };
+    let most = random.pick(&[2, 10, 24]);
+    let at = random.between(0, until * 3 / 4);
+    Planned {
+        at,
+        home: random.between(0, homes as u64 - 1) as usize,
+        request: Request {
+            route: RouteIx(random.between(0, routes as u64 - 1) as u16),
+            prompt,
+            max_tokens: random.between(1, most) as u32,
+            sampling: Sampling::GREEDY,
+            // The draws also name the request where an engine's row shows nothing else.
+            draws: Draws::new(random.bits(), number as u32),
+            stop: (0..stops).map(|_| random.pick(&words::STOPS).to_owned()).collect(),
+            ignore_eos: random.chance(300),
+        },
+        cancel: random.chance(150).then(|| at + random.between(0, 12_000)),
+    }
+}
+
+fn token(random: &mut Random) -> u32 {
+    random.between(0, u64::from(words::TOKENS) - 1) as u32
+}
+
+fn routes(random: &mut Random) -> Arc<[Route]> {
+    let vocabulary: Arc<Vocabulary> = Arc::new(words::vocabulary());
+    let (entry, large) = (ModelIx(0), ModelIx(2));
+    let probability = random.pick(&[0.1, 0.4, 0.9]);
+    let threshold_up = random.pick(&[0.3, 0.7]);
+    let threshold_down = random.pick(&[0.2, 0.6]);
+    let period = random.between(1, 4) as u32;
+    let policies: [Arc<dyn Policy>; 8] = [
+        Arc::new(Always { model: entry }),
+        Arc::new(Always { model: large }),
+        Arc::new(Coin { entry, to: ModelIx(1), probability }),
+        Arc::new(FixedPeriod { entry, to: large, period }),
+        Arc::new(RStitch { entry, to: ModelIx(1), threshold_up, threshold_down }),
+        Arc::new(Draw { models: random.between(2, 3) as u8 }),
+        Arc::new(Propose { probability }),
+        Arc::new(Stepwise::new(threshold_up)),
+    ];
+    policies.into_iter().map(|policy| Route::new(entry, policy, vocabulary.clone())).collect()
+}
