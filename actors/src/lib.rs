@@ -1,1 +1,33 @@
-//! 
+//! Actors know mailboxes: they bring messages to the pure machines of `protocol`, and perform what those want done.
+//!
+//! ```text
+//! Node                          root supervisor; holds engines, weights, KV pools, seats and the counts of lives
+//! ├─ Subserver "small"          supervisor of one model
+//! │   ├─ ClientLoop             home: commits, moves and finishes the requests that enter here
+//! │   ├─ DecodeLoop             batches, runs the engine's thread, routes, reports
+//! │   └─ PeerLoop               the only door to other subservers, both ways
+//! ├─ Subserver "large"          the same three
+//! └─ Http                       the accept loop; connections are tasks, not children
+//! ```
+//!
+//! Every handler translates its message, steps a machine, and performs the effects; none waits for another actor, an
+//! engine or the network. An actor that dies is replaced on its seat; what was lost is found missing and said again.
+
+mod client_loop;
+mod clock;
+mod decode_loop;
+mod gateway;
+mod http;
+mod node;
+mod peer_loop;
+mod seat;
+mod spec;
+mod subserver;
+
+pub use client_loop::ClientView;
+pub use decode_loop::DecodeView;
+pub use gateway::{Event, Gateway, ModelView, Session};
+pub use http::Service;
+pub use node::{Node, StartError};
+pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec};
+pub use tokenrouter_policies::Budget;

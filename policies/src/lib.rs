@@ -6,6 +6,7 @@
 
 pub mod draw;
 pub mod registry;
+pub mod restart;
 pub mod route;
 pub mod signals;
 pub mod state;
@@ -13,6 +14,7 @@ pub mod unit;
 
 pub use draw::{Draws, Purpose};
 pub use registry::{Roster, build};
+pub use restart::{Budget, Tally};
 pub use route::{Aux, JustSampled, Patterns, Policy, Proposal, StepView, TextFacts, Verdict};
 pub use signals::{HeadIx, SignalSet, Signals};
 pub use state::PolicyState;

@@ -21,7 +21,7 @@ pub use host::{Host, HostConfig};
 pub use id::{Fence, HomeId, Life, RequestId};
 pub use ledger::Ledger;
 pub use message::{
-    Admission, HomeSays, HomeWord, ModelSays, ModelWord, PeerReq, ReportRow, RowOutcome,
+    Admission, HomeSays, HomeWord, ModelSays, ModelWord, Parcel, PeerReq, ReportRow, RowOutcome,
 };
 pub use request::{Failure, Finish, Outcome, Progress, Request, RouteIx, Share};
 pub use residency::Residency;

@@ -170,3 +170,32 @@ pub enum RowOutcome {
     /// The model sampled an EOS token or the last allowed one, and stopped.
     Ended,
 }
+
+/// One message between subservers, as their doors see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Parcel {
+    /// A home speaks to a model.
+    ToModel {
+        /// The model.
+        to: ModelIx,
+        /// The words.
+        says: HomeSays,
+    },
+    /// A model speaks to a home.
+    ToHome {
+        /// The home.
+        to: HomeId,
+        /// The words.
+        says: ModelSays,
+    },
+}
+
+impl Parcel {
+    /// The model whose subserver takes it in.
+    pub fn subserver(&self) -> ModelIx {
+        match self {
+            Self::ToModel { to, .. } => *to,
+            Self::ToHome { to, .. } => to.model,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! ClientLoop: the home of the requests that enter at one model. It commits, moves and finishes them.
+//! Parent: Subserver.  Children: none.  Talks to: sessions, its own DecodeLoop and PeerLoop.
+//! After a restart: a new life of the home without requests.
+//!
+//! It never makes JSON and never waits: sessions get tokens and text through channels of their own, and all thinking
+//! happens in [`tokenrouter_protocol::Home`].
+
+use crate::clock::Clock;
+use crate::decode_loop::DecodeMsg;
+use crate::gateway::Event;
+use crate::peer_loop::PeerMsg;
+use crate::seat::Seat;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokenrouter_policies::ModelIx;
+use tokenrouter_protocol::home::{Counters, Effect};
+use tokenrouter_protocol::{
+    Failure, Home, HomeConfig, HomeSays, ModelSays, Parcel, Request, RequestId,
+};
+use tokio::sync::mpsc;
+
+/// What a ClientLoop is told.
+#[derive(Debug)]
+pub(crate) enum ClientMsg {
+    /// A session wants a choice generated; its events go to `events`.
+    Open {
+        request: Box<Request>,
+        events: mpsc::UnboundedSender<Event>,
+        reply: RpcReplyPort<Result<RequestId, Failure>>,
+    },
+    /// A session is gone.
+    Cancel(RequestId),
+    /// A model speaks to this home.
+    Model(ModelSays),
+    /// The door of this model is new.
+    DoorLost(ModelIx),
+    /// This model cannot be kept alive.
+    ModelLost { model: ModelIx, reason: String },
+    /// Time has passed.
+    Tick,
+    /// Show yourself.
+    Inspect(RpcReplyPort<ClientView>),
+}
+
+/// What it shows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientView {
+    /// Requests in flight.
+    pub live: usize,
+    /// Finished requests that some model has not closed yet.
+    pub closing: usize,
+    /// How often what happened.
+    pub counters: Counters,
+}
+
+/// What it is started with.
+#[derive(Debug)]
+pub(crate) struct ClientArgs {
+    pub(crate) home: HomeConfig,
+    pub(crate) decode: Seat<DecodeMsg>,
+    pub(crate) peer: Seat<PeerMsg>,
+    pub(crate) models: usize,
+    pub(crate) clock: Clock,
+}
+
+pub(crate) struct ClientLoop;
+
+pub(crate) struct State {
+    core: Home,
+    effects: Vec<Effect>,
+    sessions: HashMap<RequestId, mpsc::UnboundedSender<Event>>,
+    args: ClientArgs,
+}
+
+impl Actor for ClientLoop {
+    type Msg = ClientMsg;
+    type State = State;
+    type Arguments = ClientArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<ClientMsg>,
+        args: ClientArgs,
+    ) -> Result<State, ActorProcessingErr> {
+        let period = (args.home.stall_timeout / 8).max(Duration::from_millis(10));
+        myself.send_interval(period, || ClientMsg::Tick);
+        let core = Home::new(args.home.clone());
+        Ok(State { core, effects: Vec::new(), sessions: HashMap::new(), args })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<ClientMsg>,
+        message: ClientMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = state.args.clock.now();
+        match message {
+            ClientMsg::Open { request, events, reply } => {
+                state.open(now, *request, events, reply);
+            }
+            ClientMsg::Cancel(rid) => {
+                if state.sessions.remove(&rid).is_some() {
+                    state.core.cancel(now, rid, &mut state.effects);
+                }
+            }
+            ClientMsg::Model(says) => state.core.hear(now, says, &mut state.effects),
+            ClientMsg::DoorLost(model) => state.door_lost(now, model),
+            ClientMsg::ModelLost { model, reason } => {
+                state.core.model_lost(now, model, &reason, &mut state.effects);
+            }
+            ClientMsg::Tick => state.core.tick(now, &mut state.effects),
+            ClientMsg::Inspect(reply) => drop(reply.send(state.view())),
+        }
+        state.perform();
+        Ok(())
+    }
+}
+
+impl State {
+    fn open(
+        &mut self,
+        now: Duration,
+        request: Request,
+        events: mpsc::UnboundedSender<Event>,
+        reply: RpcReplyPort<Result<RequestId, Failure>>,
+    ) {
+        let opened = self.core.open(now, request, &mut self.effects);
+        if let Ok(rid) = opened {
+            self.sessions.insert(rid, events);
+            // The session was dropped while its request lay in the mailbox: nobody would ever cancel it.
+            if reply.send(opened).is_err() {
+                self.sessions.remove(&rid);
+                self.core.cancel(now, rid, &mut self.effects);
+            }
+        } else {
+            drop(reply.send(opened));
+        }
+    }
+
+    /// Words to other models pass the own door too: when that is new, every turn of another model is granted again.
+    fn door_lost(&mut self, now: Duration, model: ModelIx) {
+        let own = self.args.home.home.model;
+        let others = (0..self.args.models).map(|m| ModelIx(m as u8)).filter(|m| *m != own);
+        let lost: Vec<ModelIx> = if model == own { others.collect() } else { vec![model] };
+        for model in lost {
+            self.core.door_lost(now, model, &mut self.effects);
+        }
+    }
+
+    fn perform(&mut self) {
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::Say { to, says } => say(&self.args, to, says),
+                // A session that is gone has its cancellation on the way.
+                Effect::Progress { rid, progress } => {
+                    if let Some(session) = self.sessions.get(&rid) {
+                        drop(session.send(Event::Progress(progress)));
+                    }
+                }
+                Effect::Done { rid, result } => {
+                    if let Some(session) = self.sessions.remove(&rid) {
+                        drop(session.send(Event::Done(result)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn view(&self) -> ClientView {
+        ClientView {
+            live: self.core.live(),
+            closing: self.core.closing(),
+            counters: self.core.counters(),
+        }
+    }
+}
+
+fn say(args: &ClientArgs, to: ModelIx, says: HomeSays) {
+    if to == args.home.home.model {
+        args.decode.cast(DecodeMsg::Home(says));
+    } else {
+        args.peer.cast(PeerMsg::Send(Parcel::ToModel { to, says }));
+    }
+}

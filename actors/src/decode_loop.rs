@@ -1,0 +1,143 @@
+//! DecodeLoop: gathers the requests that want a token into one forward pass, and routes what comes out of it.
+//! Parent: Subserver.  Children: none.  Talks to: the engine's thread, its own ClientLoop and PeerLoop.
+//! After a restart: a new life with nothing in it. It empties the engine's cache, and homes grant again what it owned.
+//!
+//! It never computes and never waits: forward passes run on the engine's thread, and all thinking happens in
+//! [`tokenrouter_protocol::Host`].
+
+use crate::client_loop::ClientMsg;
+use crate::clock::Clock;
+use crate::peer_loop::PeerMsg;
+use crate::seat::Seat;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokenrouter_engine::{Done, Engine};
+use tokenrouter_policies::ModelIx;
+use tokenrouter_protocol::host::{Counters, Effect};
+use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Parcel};
+
+/// What a DecodeLoop is told.
+#[derive(Debug)]
+pub(crate) enum DecodeMsg {
+    /// A home speaks to this model.
+    Home(HomeSays),
+    /// The engine is done with a job.
+    Done(Done),
+    /// Time has passed.
+    Tick,
+    /// Show yourself.
+    Inspect(RpcReplyPort<DecodeView>),
+}
+
+/// What it shows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeView {
+    /// Requests held, pending ones included.
+    pub held: usize,
+    /// Blocks of the pool in use.
+    pub blocks_used: u32,
+    /// Live requests that can reach this model.
+    pub live: u32,
+    /// How often what happened.
+    pub counters: Counters,
+}
+
+/// What it is started with.
+#[derive(Debug)]
+pub(crate) struct DecodeArgs {
+    pub(crate) host: HostConfig,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) client: Seat<ClientMsg>,
+    pub(crate) peer: Seat<PeerMsg>,
+    /// Every home there is: each hears of this life.
+    pub(crate) homes: Vec<HomeId>,
+    pub(crate) clock: Clock,
+    /// Set by every finished step, so that its parent can tell a stumble from a loop of deaths.
+    pub(crate) progress: Arc<AtomicBool>,
+}
+
+pub(crate) struct DecodeLoop;
+
+pub(crate) struct State {
+    core: Host,
+    effects: Vec<Effect>,
+    args: DecodeArgs,
+}
+
+impl Actor for DecodeLoop {
+    type Msg = DecodeMsg;
+    type State = State;
+    type Arguments = DecodeArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<DecodeMsg>,
+        args: DecodeArgs,
+    ) -> Result<State, ActorProcessingErr> {
+        let mailbox = myself.clone();
+        // An engine that outlives this life finds its mailbox closed.
+        let deliver = move |done| drop(mailbox.cast(DecodeMsg::Done(done)));
+        args.engine.attach(args.host.life, Arc::new(deliver));
+        myself.send_interval(args.host.grace / 4, || DecodeMsg::Tick);
+        let core = Host::new(args.host.clone());
+        let mut state = State { core, effects: Vec::new(), args };
+        for home in state.args.homes.clone() {
+            state.core.greet(home, &mut state.effects);
+        }
+        state.perform()?;
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<DecodeMsg>,
+        message: DecodeMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = state.args.clock.now();
+        match message {
+            DecodeMsg::Home(says) => state.core.hear(now, says, &mut state.effects),
+            DecodeMsg::Done(done) if done.life != state.args.host.life => {}
+            DecodeMsg::Done(done) => {
+                let report = done.result?;
+                state.args.progress.store(true, Ordering::Relaxed);
+                state.core.done(now, report.outputs, &mut state.effects);
+            }
+            DecodeMsg::Tick => state.core.tick(now, &mut state.effects),
+            DecodeMsg::Inspect(reply) => drop(reply.send(state.view())),
+        }
+        state.perform()
+    }
+}
+
+impl State {
+    fn perform(&mut self) -> Result<(), ActorProcessingErr> {
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::Say { to, says } if to.model == self.args.host.model => {
+                    self.args.client.cast(ClientMsg::Model(says));
+                }
+                Effect::Say { to, says } => {
+                    self.args.peer.cast(PeerMsg::Send(Parcel::ToHome { to, says }));
+                }
+                Effect::Run(job) => self.args.engine.run(self.args.host.life, job)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> DecodeView {
+        DecodeView {
+            held: self.core.held(),
+            blocks_used: self.core.blocks_used(),
+            live: self.core.live(),
+            counters: self.core.counters(),
+        }
+    }
+}
+
+/// The homes of a node with these many models: every model is a route of its own, so each has one.
+pub(crate) fn homes(models: usize) -> Vec<HomeId> {
+    (0..models).map(|m| HomeId { node: 0, model: ModelIx(m as u8) }).collect()
+}

@@ -1,0 +1,240 @@
+//! Node: root supervisor of everything that runs in this process.
+//! Parent: none.  Children: a Subserver for each model, Http.  Talks to: nobody; it hands out seats.
+//! After a restart: there is none. A node that gives up says why, and the process ends.
+//!
+//! It holds what outlives every loop: engines with their weights and KV pools, seats, and the counts of lives.
+
+use crate::clock::{Clock, Lives, process_start};
+use crate::gateway::{Gateway, Inner, Model};
+use crate::http::{Http, Service};
+use crate::seat::Chair;
+use crate::spec::{ModelSpec, NodeSpec};
+use crate::subserver::{Chairs, Exhausted, Subserver, SubserverArgs};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokenrouter_policies::{ModelIx, Tally};
+use tokenrouter_protocol::Route;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    actor: ActorRef<NodeMsg>,
+    ended: JoinHandle<()>,
+    gateway: Gateway,
+    failure: watch::Receiver<Option<String>>,
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the actors: {0}")]
+pub struct StartError(#[from] SpawnErr);
+
+impl Node {
+    /// Starts every actor of a node. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// When an actor does not start.
+    pub async fn start(spec: NodeSpec) -> Result<Self, StartError> {
+        let permits = Arc::new(Semaphore::new(spec.limits.requests));
+        let requests_max = spec.limits.requests;
+        let entries = spec.routes.iter().map(|r| r.entry).collect();
+        let children = children(spec);
+        let models = children.iter().map(|child| Model {
+            client: child.chairs.client.seat(),
+            decode: child.chairs.decode.seat(),
+            pool: child.engine.pool(),
+        });
+        let inner = Inner { models: models.collect(), entries, permits, requests_max };
+        let (failed, failure) = watch::channel(None);
+        let args = Args { children, failed };
+        let (actor, ended) = Actor::spawn(None, NodeActor, args).await?;
+        Ok(Self { actor, ended, gateway: Gateway::new(inner), failure })
+    }
+
+    /// The way in for requests.
+    pub fn gateway(&self) -> Gateway {
+        self.gateway.clone()
+    }
+
+    /// Runs an accept loop under supervision.
+    pub fn serve(&self, service: Service) {
+        // A node that is stopping serves nobody.
+        drop(self.actor.cast(NodeMsg::Serve(service)));
+    }
+
+    /// Waits until the node gives up; the reason, for the last words of the process.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.clone();
+        match failure.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Stops every actor and waits for the end. Requests in flight are lost: drain before.
+    pub async fn stop(self) {
+        self.gateway.close();
+        self.actor.stop(None);
+        // The only error is a panic of the node's own task, which ends it as well.
+        drop(self.ended.await);
+    }
+}
+
+/// What the node is told.
+pub(crate) enum NodeMsg {
+    Serve(Service),
+}
+
+struct NodeActor;
+
+struct Args {
+    children: Vec<SubserverArgs>,
+    failed: watch::Sender<Option<String>>,
+}
+
+struct State {
+    args: Args,
+    subservers: HashMap<ActorId, usize>,
+    service: Option<(ActorId, Service)>,
+    /// Deaths of each subserver, then of Http.
+    tallies: Vec<Tally>,
+}
+
+impl Actor for NodeActor {
+    type Msg = NodeMsg;
+    type State = State;
+    type Arguments = Args;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<NodeMsg>,
+        args: Args,
+    ) -> Result<State, ActorProcessingErr> {
+        let tallies = args.children.iter().map(|c| Tally::new(c.limits.restarts));
+        let mut tallies: Vec<Tally> = tallies.collect();
+        tallies.extend(args.children.first().map(|c| Tally::new(c.limits.restarts)));
+        let mut state = State { args, subservers: HashMap::new(), service: None, tallies };
+        for index in 0..state.args.children.len() {
+            state.start(index, &myself).await?;
+        }
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<NodeMsg>,
+        message: NodeMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            NodeMsg::Serve(service) => state.serve(service, &myself).await,
+        }
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<NodeMsg>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (id, reason, exhausted) = match event {
+            SupervisionEvent::ActorFailed(who, error) => {
+                (who.get_id(), error.to_string(), error.is::<Exhausted>())
+            }
+            SupervisionEvent::ActorTerminated(who, _, reason) => {
+                (who.get_id(), reason.unwrap_or_else(|| "it was stopped".to_owned()), false)
+            }
+            _ => return Ok(()),
+        };
+        let now = state.args.children.first().map(|c| c.clock.now()).unwrap_or_default();
+        if let Some(index) = state.subservers.remove(&id) {
+            if exhausted || !state.tallies[index].allow(now) {
+                return state.give_up(&myself, reason);
+            }
+            tracing::warn!(model = state.args.children[index].name, reason, "a subserver died");
+            return state.start(index, &myself).await;
+        }
+        if let Some((_, service)) = state.service.take_if(|(http, _)| *http == id) {
+            if state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
+                return state.give_up(&myself, format!("HTTP cannot be kept alive: {reason}"));
+            }
+            tracing::warn!(reason, "Http died");
+            return state.serve(service, &myself).await;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    async fn start(
+        &mut self,
+        index: usize,
+        myself: &ActorRef<NodeMsg>,
+    ) -> Result<(), ActorProcessingErr> {
+        let args = self.args.children[index].clone();
+        let (actor, _) = Subserver::spawn_linked(None, Subserver, args, myself.get_cell()).await?;
+        self.subservers.insert(actor.get_id(), index);
+        Ok(())
+    }
+
+    async fn serve(
+        &mut self,
+        service: Service,
+        myself: &ActorRef<NodeMsg>,
+    ) -> Result<(), ActorProcessingErr> {
+        let args = Arc::clone(&service);
+        let (actor, _) = Http::spawn_linked(None, Http, args, myself.get_cell()).await?;
+        self.service = Some((actor.get_id(), service));
+        Ok(())
+    }
+
+    fn give_up(
+        &mut self,
+        myself: &ActorRef<NodeMsg>,
+        reason: String,
+    ) -> Result<(), ActorProcessingErr> {
+        tracing::error!(reason, "giving up");
+        self.args.failed.send_replace(Some(reason));
+        myself.stop(None);
+        Ok(())
+    }
+}
+
+/// What each subserver is started with: chairs for all first, so that each knows the others' seats.
+fn children(spec: NodeSpec) -> Vec<SubserverArgs> {
+    let (clock, process) = (Clock::start(), process_start());
+    let routes: Arc<[Route]> = spec
+        .routes
+        .iter()
+        .map(|route| {
+            let vocabulary = Arc::clone(&spec.models[route.entry.index()].vocabulary);
+            Route::new(route.entry, Arc::clone(&route.policy), vocabulary)
+        })
+        .collect();
+    let chairs: Vec<Chairs> = spec
+        .models
+        .iter()
+        .map(|_| Chairs { client: Chair::new(), decode: Chair::new(), peer: Chair::new() })
+        .collect();
+    let doors: Vec<_> = chairs.iter().map(|c| c.peer.seat()).collect();
+    let clients: Vec<_> = chairs.iter().map(|c| c.client.seat()).collect();
+    let child = |(index, (model, chairs)): (usize, (ModelSpec, Chairs))| SubserverArgs {
+        model: ModelIx(index as u8),
+        name: model.name,
+        engine: Arc::new(model.engine),
+        batch: model.batch,
+        routes: Arc::clone(&routes),
+        limits: spec.limits,
+        through_wire: spec.through_wire,
+        clock,
+        model_lives: Lives::new(process),
+        home_lives: Lives::new(process),
+        chairs,
+        doors: doors.clone(),
+        clients: clients.clone(),
+    };
+    spec.models.into_iter().zip(chairs).enumerate().map(child).collect()
+}

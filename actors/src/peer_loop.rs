@@ -1,0 +1,74 @@
+//! PeerLoop: the only door of a subserver to the others, both ways.
+//! Parent: Subserver.  Children: none.  Talks to: the PeerLoops of other subservers, its own ClientLoop and DecodeLoop.
+//! After a restart: empty. What lay in its mailbox is lost; homes grant again every turn that passed it.
+//!
+//! It never looks into a parcel further than the address.
+
+use crate::client_loop::ClientMsg;
+use crate::decode_loop::DecodeMsg;
+use crate::seat::Seat;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokenrouter_protocol::Parcel;
+use tokenrouter_transport::wire;
+
+/// What a PeerLoop is told.
+#[derive(Debug)]
+pub(crate) enum PeerMsg {
+    /// A sibling wants this brought to another subserver.
+    Send(Parcel),
+    /// Another door hands this over for a sibling.
+    Receive(Parcel),
+}
+
+/// What it is started with.
+#[derive(Debug)]
+pub(crate) struct PeerArgs {
+    pub(crate) decode: Seat<DecodeMsg>,
+    pub(crate) client: Seat<ClientMsg>,
+    /// The door of every model, by index.
+    pub(crate) doors: Vec<Seat<PeerMsg>>,
+    pub(crate) through_wire: bool,
+}
+
+pub(crate) struct PeerLoop;
+
+impl Actor for PeerLoop {
+    type Msg = PeerMsg;
+    type State = PeerArgs;
+    type Arguments = PeerArgs;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<PeerMsg>,
+        args: PeerArgs,
+    ) -> Result<PeerArgs, ActorProcessingErr> {
+        Ok(args)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<PeerMsg>,
+        message: PeerMsg,
+        state: &mut PeerArgs,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            PeerMsg::Send(parcel) => {
+                let parcel = if state.through_wire { through_wire(&parcel)? } else { parcel };
+                if let Some(door) = state.doors.get(parcel.subserver().index()) {
+                    door.cast(PeerMsg::Receive(parcel));
+                }
+            }
+            PeerMsg::Receive(Parcel::ToModel { says, .. }) => {
+                state.decode.cast(DecodeMsg::Home(says));
+            }
+            PeerMsg::Receive(Parcel::ToHome { says, .. }) => {
+                state.client.cast(ClientMsg::Model(says));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn through_wire(parcel: &Parcel) -> Result<Parcel, wire::Error> {
+    wire::decode(&wire::encode(parcel)?)
+}

@@ -1,0 +1,78 @@
+//! A seat: a place in the supervision tree that outlives whoever sits in it.
+//!
+//! The parent that restarts an actor puts the new one on the old one's seat; everybody else holds the seat and speaks to
+//! whoever is there. What is said to an empty seat, or to a dying actor, is lost, as the mailbox of the dead is: the
+//! protocol notices and says it again.
+
+use ractor::{ActorRef, Message};
+use tokio::sync::watch;
+
+/// Where to speak to an actor, across its restarts.
+#[derive(Debug)]
+pub(crate) struct Seat<M> {
+    occupant: watch::Receiver<Option<ActorRef<M>>>,
+}
+
+/// The parent's end of a [`Seat`].
+#[derive(Debug)]
+pub(crate) struct Chair<M> {
+    occupant: watch::Sender<Option<ActorRef<M>>>,
+}
+
+impl<M: Message> Seat<M> {
+    /// Leaves a message for whoever sits here; whether somebody did.
+    pub(crate) fn cast(&self, message: M) -> bool {
+        let occupant = self.occupant.borrow();
+        occupant.as_ref().is_some_and(|actor| actor.cast(message).is_ok())
+    }
+
+    /// Whoever sits here, waiting while the seat is empty; `None` when its parent is gone for good.
+    pub(crate) async fn occupant(&mut self) -> Option<ActorRef<M>> {
+        let occupied = self.occupant.wait_for(Option::is_some).await.ok()?;
+        occupied.clone()
+    }
+
+    /// Whether somebody sits here.
+    pub(crate) fn is_occupied(&self) -> bool {
+        self.occupant.borrow().is_some()
+    }
+}
+
+impl<M: Message> Chair<M> {
+    /// An empty chair.
+    pub(crate) fn new() -> Self {
+        Self { occupant: watch::Sender::new(None) }
+    }
+
+    /// The seat that others hold.
+    pub(crate) fn seat(&self) -> Seat<M> {
+        Seat { occupant: self.occupant.subscribe() }
+    }
+
+    /// Puts an actor here.
+    pub(crate) fn take(&self, actor: ActorRef<M>) {
+        self.occupant.send_replace(Some(actor));
+    }
+
+    /// The occupant is dead.
+    pub(crate) fn leave(&self) {
+        self.occupant.send_replace(None);
+    }
+
+    /// Whether `id` sits here.
+    pub(crate) fn is(&self, id: ractor::ActorId) -> bool {
+        self.occupant.borrow().as_ref().is_some_and(|actor| actor.get_id() == id)
+    }
+}
+
+impl<M> Clone for Seat<M> {
+    fn clone(&self) -> Self {
+        Self { occupant: self.occupant.clone() }
+    }
+}
+
+impl<M> Clone for Chair<M> {
+    fn clone(&self) -> Self {
+        Self { occupant: self.occupant.clone() }
+    }
+}

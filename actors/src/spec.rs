@@ -1,0 +1,70 @@
+//! What a node is started with. Everything is validated and loaded before: starting a node can only fail for want of
+//! threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+use tokenrouter_engine::Engine;
+use tokenrouter_policies::{Budget, ModelIx, Policy};
+use tokenrouter_protocol::{BatchLimits, Vocabulary};
+
+/// A whole node.
+#[derive(Debug)]
+pub struct NodeSpec {
+    /// The models, sorted by name: a [`ModelIx`] is a place in this list.
+    pub models: Vec<ModelSpec>,
+    /// The routes, sorted by name: a `RouteIx` is a place in this list. Each single model is a route too.
+    pub routes: Vec<RouteSpec>,
+    /// The bounds.
+    pub limits: Limits,
+    /// Encodes and decodes every message between subservers as if it crossed the network.
+    pub through_wire: bool,
+}
+
+/// One model and its engine.
+#[derive(Debug)]
+pub struct ModelSpec {
+    /// Its name in the topology.
+    pub name: String,
+    /// Its engine: weights, threads and KV pool, which outlive every actor.
+    pub engine: Engine,
+    /// The bytes of its tokens, and which of them end a reply.
+    pub vocabulary: Arc<Vocabulary>,
+    /// Bounds of its forward passes.
+    pub batch: BatchLimits,
+}
+
+/// One way of combining models.
+#[derive(Clone, Debug)]
+pub struct RouteSpec {
+    /// What clients call it.
+    pub name: String,
+    /// The model where its requests enter.
+    pub entry: ModelIx,
+    /// Which model writes the next token.
+    pub policy: Arc<dyn Policy>,
+}
+
+/// Bounds of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most requests in flight.
+    pub requests: usize,
+    /// How long a turn may show no progress before its owner is asked.
+    pub stall_timeout: Duration,
+    /// How long a request may stand still at a model before its home is reminded of it, and how long a new life of a home
+    /// leaves requests alone that it does not know yet.
+    pub grace: Duration,
+    /// Restarts an actor is worth.
+    pub restarts: Budget,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: 256,
+            stall_timeout: Duration::from_secs(10),
+            grace: Duration::from_secs(10),
+            restarts: Budget { restarts: 5, within: Duration::from_secs(60) },
+        }
+    }
+}

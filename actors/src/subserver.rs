@@ -1,0 +1,241 @@
+//! Subserver: supervisor of the three loops of one model.
+//! Parent: Node.  Children: ClientLoop, DecodeLoop, PeerLoop.  Talks to: all ClientLoops, when a door is new or the model is lost.
+//! After a restart: its three loops are new as well, as if each had died alone.
+//!
+//! One-for-one: a loop that dies is replaced on its seat, within a budget. Only a death without a completed step since
+//! the last one counts. Beyond the budget the requests that wait for the model fail, and the Node is told.
+
+use crate::client_loop::{ClientArgs, ClientLoop, ClientMsg};
+use crate::clock::{Clock, Lives};
+use crate::decode_loop::{DecodeArgs, DecodeLoop, DecodeMsg, homes};
+use crate::peer_loop::{PeerArgs, PeerLoop, PeerMsg};
+use crate::seat::{Chair, Seat};
+use crate::spec::Limits;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokenrouter_engine::Engine;
+use tokenrouter_policies::{ModelIx, Tally};
+use tokenrouter_protocol::{BatchLimits, HomeConfig, HomeId, HostConfig, Route};
+
+/// What it is started with. Cloned for every restart.
+#[derive(Clone)]
+pub(crate) struct SubserverArgs {
+    pub(crate) model: ModelIx,
+    pub(crate) name: String,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) batch: BatchLimits,
+    pub(crate) routes: Arc<[Route]>,
+    pub(crate) limits: Limits,
+    pub(crate) through_wire: bool,
+    pub(crate) clock: Clock,
+    /// The lives of the model and of the home, counted by Node.
+    pub(crate) model_lives: Lives,
+    pub(crate) home_lives: Lives,
+    pub(crate) chairs: Chairs,
+    /// The doors and homes of every model, by index.
+    pub(crate) doors: Vec<Seat<PeerMsg>>,
+    pub(crate) clients: Vec<Seat<ClientMsg>>,
+}
+
+/// The chairs of one model's loops.
+#[derive(Clone, Debug)]
+pub(crate) struct Chairs {
+    pub(crate) client: Chair<ClientMsg>,
+    pub(crate) decode: Chair<DecodeMsg>,
+    pub(crate) peer: Chair<PeerMsg>,
+}
+
+/// The model cannot be kept alive.
+#[derive(Debug, thiserror::Error)]
+#[error("model `{model}` cannot be kept alive: its {role} loop died too often, last of: {reason}")]
+pub(crate) struct Exhausted {
+    model: String,
+    role: &'static str,
+    reason: String,
+}
+
+/// Its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Decode,
+    Peer,
+}
+
+/// How often the node asks owners at most before a request fails.
+const SILENT_GRANTS_MAX: u32 = 4;
+
+pub(crate) struct Subserver;
+
+pub(crate) struct State {
+    args: SubserverArgs,
+    /// Deaths of each role, in the order of [`Role`].
+    tallies: [Tally; 3],
+    progress: Arc<AtomicBool>,
+}
+
+impl Actor for Subserver {
+    type Msg = ();
+    type State = State;
+    type Arguments = SubserverArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<()>,
+        args: SubserverArgs,
+    ) -> Result<State, ActorProcessingErr> {
+        let tallies = std::array::from_fn(|_| Tally::new(args.limits.restarts));
+        let state = State { args, tallies, progress: Arc::new(AtomicBool::new(false)) };
+        for role in [Role::Peer, Role::Client, Role::Decode] {
+            state.start(role, &myself).await?;
+        }
+        // Whatever an earlier life of these loops had in its mailboxes is lost.
+        state.say_door_lost();
+        Ok(state)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<()>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (id, reason) = match event {
+            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), error.to_string()),
+            SupervisionEvent::ActorTerminated(who, _, reason) => {
+                (who.get_id(), reason.unwrap_or_else(|| "it was stopped".to_owned()))
+            }
+            _ => return Ok(()),
+        };
+        let Some(role) = state.role_of(id) else { return Ok(()) };
+        tracing::warn!(model = state.args.name, role = role.name(), reason, "a loop died");
+        state.bury(role, reason)?;
+        state.start(role, &myself).await?;
+        if role == Role::Peer {
+            state.say_door_lost();
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Empties the seat of the dead, unless too many died there.
+    fn bury(&mut self, role: Role, reason: String) -> Result<(), Exhausted> {
+        let chairs = &self.args.chairs;
+        match role {
+            Role::Client => chairs.client.leave(),
+            Role::Decode => chairs.decode.leave(),
+            Role::Peer => chairs.peer.leave(),
+        }
+        if self.progress.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.tallies[role as usize].allow(self.args.clock.now()) {
+            return Ok(());
+        }
+        let (model, lost) = (self.args.model, reason.clone());
+        for client in &self.args.clients {
+            client.cast(ClientMsg::ModelLost { model, reason: lost.clone() });
+        }
+        Err(Exhausted { model: self.args.name.clone(), role: role.name(), reason })
+    }
+
+    async fn start(&self, role: Role, myself: &ActorRef<()>) -> Result<(), ActorProcessingErr> {
+        let (chairs, cell) = (&self.args.chairs, myself.get_cell());
+        match role {
+            Role::Client => {
+                let (actor, _) =
+                    ClientLoop::spawn_linked(None, ClientLoop, self.client(), cell).await?;
+                chairs.client.take(actor);
+            }
+            Role::Decode => {
+                let (actor, _) =
+                    DecodeLoop::spawn_linked(None, DecodeLoop, self.decode(), cell).await?;
+                chairs.decode.take(actor);
+            }
+            Role::Peer => {
+                let (actor, _) = PeerLoop::spawn_linked(None, PeerLoop, self.peer(), cell).await?;
+                chairs.peer.take(actor);
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> ClientArgs {
+        let args = &self.args;
+        let home = HomeConfig {
+            home: HomeId { node: 0, model: args.model },
+            life: args.home_lives.next(),
+            routes: Arc::clone(&args.routes),
+            requests_max: args.limits.requests,
+            stall_timeout: args.limits.stall_timeout,
+            grants_max: SILENT_GRANTS_MAX,
+            finish_repeat: args.limits.grace / 4,
+            adopt_grace: args.limits.grace,
+        };
+        ClientArgs {
+            home,
+            decode: args.chairs.decode.seat(),
+            peer: args.chairs.peer.seat(),
+            models: args.clients.len(),
+            clock: args.clock,
+        }
+    }
+
+    fn decode(&self) -> DecodeArgs {
+        let args = &self.args;
+        let host = HostConfig {
+            model: args.model,
+            life: args.model_lives.next(),
+            routes: Arc::clone(&args.routes),
+            pool: args.engine.pool(),
+            batch: args.batch,
+            grace: args.limits.grace,
+        };
+        DecodeArgs {
+            host,
+            engine: Arc::clone(&args.engine),
+            client: args.chairs.client.seat(),
+            peer: args.chairs.peer.seat(),
+            homes: homes(args.clients.len()),
+            clock: args.clock,
+            progress: Arc::clone(&self.progress),
+        }
+    }
+
+    fn peer(&self) -> PeerArgs {
+        PeerArgs {
+            decode: self.args.chairs.decode.seat(),
+            client: self.args.chairs.client.seat(),
+            doors: self.args.doors.clone(),
+            through_wire: self.args.through_wire,
+        }
+    }
+
+    fn say_door_lost(&self) {
+        for client in &self.args.clients {
+            client.cast(ClientMsg::DoorLost(self.args.model));
+        }
+    }
+
+    fn role_of(&self, id: ActorId) -> Option<Role> {
+        let chairs = &self.args.chairs;
+        let sits = [
+            (Role::Client, chairs.client.is(id)),
+            (Role::Decode, chairs.decode.is(id)),
+            (Role::Peer, chairs.peer.is(id)),
+        ];
+        sits.into_iter().find(|(_, sits)| *sits).map(|(role, _)| role)
+    }
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Decode => "decode",
+            Self::Peer => "peer",
+        }
+    }
+}
