@@ -1,0 +1,83 @@
+//! The pure machines: nanoseconds per token of home and hosts together, of a ledger alone, of the batcher and of a draw.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::sync::Arc;
+use tokenrouter_benches::machines::Machines;
+use tokenrouter_benches::{request, vocabulary};
+use tokenrouter_policies::route::baseline::{Always, Random};
+use tokenrouter_policies::{Draws, ModelIx, Policy, PolicyState, Purpose};
+use tokenrouter_protocol::{
+    BatchLimits, HomeId, Ledger, Life, ReportRow, RequestId, Route, RouteIx, RowOutcome, Tokens,
+    batcher,
+};
+
+const TOKENS: u32 = 512;
+
+fn machines(c: &mut Criterion) {
+    let alone: Arc<dyn Policy> = Arc::new(Always { model: ModelIx(0) });
+    let mixed: Arc<dyn Policy> =
+        Arc::new(Random { entry: ModelIx(0), to: ModelIx(1), probability: 0.35 });
+    let mut group = c.benchmark_group("machines, per token");
+    for (name, policy) in [("one model", alone), ("random 0.35", mixed)] {
+        for requests in [1, 16] {
+            group.throughput(Throughput::Elements(u64::from(TOKENS) * requests));
+            group.bench_function(BenchmarkId::new(name, requests), |b| {
+                let mut machines = Machines::new(Arc::clone(&policy), 2);
+                b.iter(|| machines.run((0..requests).map(|s| request(RouteIx(0), 32, TOKENS, s))));
+            });
+        }
+    }
+    group.finish();
+}
+
+fn ledger(c: &mut Criterion) {
+    let route = Route::new(ModelIx(0), Arc::new(Always { model: ModelIx(0) }), vocabulary());
+    let home = HomeId { node: 0, model: ModelIx(0) };
+    let rid = RequestId { home, born: Life::default(), number: 1 };
+    let mut group = c.benchmark_group("ledger, per token");
+    group.throughput(Throughput::Elements(u64::from(TOKENS)));
+    for (name, stop) in [("plain", vec![]), ("two stop strings", vec!["END", "\n\nUser:"])] {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let mut request = request(RouteIx(0), 32, TOKENS + 1, 1);
+                request.stop = stop.iter().map(ToString::to_string).collect();
+                let mut ledger = Ledger::open(rid, request, &route);
+                let fence = ledger.grant(Life::default(), Life::default()).fence;
+                for position in 32..32 + TOKENS {
+                    let row = ReportRow {
+                        rid,
+                        fence,
+                        start: position,
+                        tokens: Tokens::from_slice(&[3 + position % 500]),
+                        cached: position,
+                        outcome: RowOutcome::Going,
+                        state: PolicyState::default(),
+                        computed: 1,
+                        generated: 1,
+                    };
+                    black_box(ledger.take(ModelIx(0), Life::default(), row, &route));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+fn small_parts(c: &mut Criterion) {
+    let waiting: Vec<u32> = (0..64).map(|i| if i % 16 == 0 { 700 } else { 1 }).collect();
+    c.bench_function("batcher, 64 rows", |b| {
+        b.iter(|| batcher::shares(black_box(&waiting), &BatchLimits::default()));
+    });
+    let draws = Draws::new(7, 0);
+    c.bench_function("draw", |b| {
+        let mut position = 0;
+        b.iter(|| {
+            position += 1;
+            draws.uniform(black_box(position), Purpose::Token)
+        });
+    });
+}
+
+criterion_group!(benches, machines, ledger, small_parts);
+criterion_main!(benches);

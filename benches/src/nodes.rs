@@ -1,0 +1,51 @@
+//! Whole nodes of real actors over scripted engines.
+
+use crate::vocabulary;
+use std::sync::Arc;
+use tokenrouter_actors::{
+    Event, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, StartError,
+};
+use tokenrouter_engine::Engine;
+use tokenrouter_policies::{ModelIx, Policy};
+use tokenrouter_protocol::{BatchLimits, Request};
+
+/// Starts a node with these engines and one route, which enters at the first.
+///
+/// # Errors
+/// When an actor does not start.
+pub async fn start(engines: Vec<Engine>, policy: Arc<dyn Policy>) -> Result<Node, StartError> {
+    let model = |(index, engine)| ModelSpec {
+        name: format!("model-{index}"),
+        engine,
+        vocabulary: vocabulary(),
+        batch: BatchLimits::default(),
+    };
+    let spec = NodeSpec {
+        models: engines.into_iter().enumerate().map(model).collect(),
+        routes: vec![RouteSpec { name: "bench".to_owned(), entry: ModelIx(0), policy }],
+        limits: Limits::default(),
+        through_wire: false,
+    };
+    Node::start(spec).await
+}
+
+/// Runs requests side by side to their ends; how many tokens were committed.
+///
+/// # Panics
+/// When a request fails.
+pub async fn run(gateway: &Gateway, requests: Vec<Request>) -> u64 {
+    let runs = requests.into_iter().map(|request| async {
+        let mut session = gateway.open(request).await.expect("a bench stays below the limit");
+        let mut tokens = 0;
+        while let Some(event) = session.next().await {
+            match event {
+                Event::Progress(progress) => tokens += progress.tokens.len() as u64,
+                Event::Done(result) => {
+                    result.expect("nothing fails in a bench");
+                }
+            }
+        }
+        tokens
+    });
+    futures::future::join_all(runs).await.into_iter().sum()
+}
