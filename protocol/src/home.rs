@@ -481,3 +481,6 @@ impl Home {
 fn wait(timeout: Duration, grants: u32) -> Duration {
     timeout * 2u32.pow(grants.min(8))
 }
+
+#[cfg(test)]
+mod tests;

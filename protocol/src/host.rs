@@ -484,3 +484,6 @@ impl Host {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,9 @@ pub mod route;
 pub mod step;
 pub mod text;
 
+#[cfg(test)]
+mod testing;
+
 pub use batcher::BatchLimits;
 pub use home::{Home, HomeConfig, Time};
 pub use host::{Host, HostConfig};

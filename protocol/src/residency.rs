@@ -329,3 +329,6 @@ impl Residency {
         assert!(self.drafts.is_empty() || self.phase == Phase::Running, "drafts without a turn");
     }
 }
+
+#[cfg(test)]
+mod tests;
