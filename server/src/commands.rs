@@ -3,6 +3,7 @@
 
 use crate::cli::{Cli, Command};
 use crate::server::StartFailure;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tokenrouter_config::{Error as TopologyError, LogFormat, Topology};
 use tracing_subscriber::EnvFilter;
@@ -63,7 +64,10 @@ fn start_log(topology: &Topology) -> Result<(), CommandError> {
             format!("{e}; write a level such as info, or a list like info,tokenrouter=debug");
         topology.error(&["log", "level"], reason)
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     let started = match topology.log.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokenrouter_actors::Gateway;
+use tokenrouter_protocol::Failure;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{Any, CorsLayer};
+use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -95,6 +96,15 @@ impl App {
         self.0.draining.load(Ordering::SeqCst)
     }
 
+    /// What a client is told of a failure. What is cut off by the end of the server is told so, whichever part of it
+    /// noticed first.
+    pub fn fault(&self, failure: Failure) -> ApiError {
+        match failure {
+            Failure::ModelLost { .. } if self.draining() => ApiError::draining(),
+            other => other.into(),
+        }
+    }
+
     /// The route called `name`.
     ///
     /// # Errors
@@ -136,7 +146,10 @@ pub fn router(app: App, origins: &[HeaderValue], body: usize) -> Router {
 }
 
 fn cors(origins: &[HeaderValue]) -> Option<CorsLayer> {
-    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any).expose_headers([REQUEST_ID]);
+    // Mirrored, since `*` does not cover `authorization`, which every OpenAI client sends.
+    let headers = AllowHeaders::mirror_request();
+    let layer =
+        CorsLayer::new().allow_methods(Any).allow_headers(headers).expose_headers([REQUEST_ID]);
     if origins.iter().any(|origin| origin == "*") {
         return Some(layer.allow_origin(Any));
     }

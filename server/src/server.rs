@@ -70,7 +70,11 @@ impl Server {
             .map_err(|source| StartFailure::Listen { address: topology.http.listen, source })?;
         let catalog = Arc::clone(plan.catalog());
         let node = Node::start(plan.load()?).await?;
-        let app = App::new(catalog, node.gateway(), topology.limits.choices);
+        // More choices than can ever be in flight at once would be refused for ever as if the server were only busy.
+        let most_choices = u32::try_from(topology.limits.requests)
+            .unwrap_or(u32::MAX)
+            .min(topology.limits.choices);
+        let app = App::new(catalog, node.gateway(), most_choices);
         let body = usize::try_from(topology.limits.body.0).unwrap_or(usize::MAX);
         let router = router(app.clone(), &origins, body);
         let (stop, stopping) = watch::channel(false);
@@ -110,6 +114,8 @@ impl Server {
             drop(tokio::time::timeout(CLOSE, self.stopped.wait_for(|done| *done)).await);
         }
         self.node.stop().await;
+        // Those cut off are told so before the process ends.
+        drop(tokio::time::timeout(CLOSE, self.app.flights().landed()).await);
         cut
     }
 }

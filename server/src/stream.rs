@@ -2,9 +2,9 @@
 //!
 //! Dropping the stream, which is what a client's disconnect does, cancels the request everywhere.
 
-use crate::catalog::Catalog;
 use crate::flights::Flight;
 use crate::generation::Generation;
+use crate::http::App;
 use crate::openai::ApiError;
 use crate::openai::response::Head;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -15,7 +15,6 @@ use futures::stream;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_actors::Event;
 use tokenrouter_protocol::Outcome;
@@ -23,11 +22,11 @@ use tokenrouter_protocol::Outcome;
 /// A comment goes out after this long without a chunk, so that no proxy takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Turns events into chunks. Pure.
+/// Turns events into chunks.
 #[derive(Debug)]
 pub struct Chunks {
     head: Head,
-    catalog: Arc<Catalog>,
+    app: App,
     prompt_tokens: u32,
     /// For each choice, whether it has had a chunk.
     begun: Vec<bool>,
@@ -36,10 +35,10 @@ pub struct Chunks {
 
 impl Chunks {
     /// For `choices` choices.
-    pub fn new(head: Head, catalog: Arc<Catalog>, prompt_tokens: u32, choices: usize) -> Self {
+    pub fn new(head: Head, app: App, prompt_tokens: u32, choices: usize) -> Self {
         Self {
             head,
-            catalog,
+            app,
             prompt_tokens,
             begun: vec![false; choices],
             outcomes: vec![None; choices],
@@ -54,11 +53,11 @@ impl Chunks {
         let first = !std::mem::replace(&mut self.begun[index], true);
         match event {
             Event::Progress(progress) => {
-                Ok(self.head.piece(index, first, &progress, &self.catalog))
+                Ok(self.head.piece(index, first, &progress, self.app.catalog()))
             }
             Event::Done(result) => {
-                let outcome = result?;
-                let chunk = self.head.last(index, first, &outcome, &self.catalog);
+                let outcome = result.map_err(|failure| self.app.fault(failure))?;
+                let chunk = self.head.last(index, first, &outcome, self.app.catalog());
                 self.outcomes[index] = Some(outcome);
                 Ok(chunk)
             }

@@ -4,7 +4,6 @@ use super::{CommandError, runtime, start_log};
 use crate::boot::Plan;
 use crate::cli::Serve;
 use crate::server::Server;
-use std::future::Future;
 use tokenrouter_config::Topology;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -54,12 +53,10 @@ impl Signals {
         })
     }
 
-    fn next(&mut self) -> impl Future<Output = ()> {
-        async {
-            tokio::select! {
-                _ = self.terminate.recv() => {}
-                _ = self.interrupt.recv() => {}
-            }
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
 }

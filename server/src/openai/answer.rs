@@ -11,7 +11,6 @@ use crate::random;
 use crate::stream::{self, Chunks};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use std::sync::Arc;
 use tokenrouter_actors::Event;
 
 /// What the parts of a new response share.
@@ -44,10 +43,11 @@ pub(super) async fn answer(
     flight: Flight,
 ) -> Result<Response, ApiError> {
     let Admitted { choices, prompt_tokens } = admitted;
-    let mut generation = Generation::open(app.gateway(), choices).await?;
+    let mut generation =
+        Generation::open(app.gateway(), choices).await.map_err(|e| app.fault(e))?;
     if !stream {
         let expected = generation.choices();
-        let choices = generation.collect().await?;
+        let choices = generation.collect().await.map_err(|e| app.fault(e))?;
         if choices.len() < expected {
             return Err(ApiError::internal("a choice ended without a result"));
         }
@@ -56,8 +56,8 @@ pub(super) async fn answer(
     let count = generation.choices();
     let first = generation.next().await;
     if let Some((_, Event::Done(Err(failure)))) = first {
-        return Err(failure.into());
+        return Err(app.fault(failure));
     }
-    let chunks = Chunks::new(head, Arc::clone(app.catalog()), prompt_tokens, count);
+    let chunks = Chunks::new(head, app.clone(), prompt_tokens, count);
     Ok(stream::respond(generation, first, chunks, flight))
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::json;
+use std::slice::from_ref;
 
 fn message(role: &str, content: &str) -> Message {
     Message { role: role.into(), content: content.into() }
@@ -52,7 +53,8 @@ fn contents_are_found_whatever_they_say() {
 fn a_template_that_trims_is_followed_and_one_that_changes_more_is_not() {
     let trims = template("{% for m in messages %}[{{ m.content | trim }}]{% endfor %}");
     let rendered = trims.render(&[message("user", "  a  ")], &Map::new()).unwrap();
-    assert_eq!((rendered.text.as_str(), rendered.contents), ("[a]", Some(vec![1..2])));
+    assert_eq!(rendered.text, "[a]");
+    assert_eq!(rendered.contents.as_deref(), Some(from_ref(&(1..2))));
     let shouts = template("{% for m in messages %}[{{ m.content | upper }}]{% endfor %}");
     let rendered = shouts.render(&[message("user", "abc")], &Map::new()).unwrap();
     assert_eq!((rendered.text.as_str(), rendered.contents), ("[ABC]", None));
