@@ -116,20 +116,23 @@ fn the_oldest_moves_in_a_pass_too_narrow_for_it_and_a_waiting_prompt() {
 fn a_share_too_small_to_be_used_takes_nothing() {
     // Three tokens a pass: two go to the long prompt, and one is too few for a proposal and the token before it.
     let batch = BatchLimits { tokens_max: 3, rows_max: 8, threshold: 1 };
-    let mut bench = Bench::with(handing_over(), 8, batch);
-    bench.grant(grant(1, 1, 0, "abc"));
-    bench.done(&[&[BANG]]);
-    bench.grant(grant(2, 1, 0, "abcdefghijklmnopqrstuvwxyz"));
-    for _ in 0..2 {
+    let mut bench = Bench::with(handing_over(), 12, batch);
+    bench.grant(grant(1, 1, 0, &"a".repeat(24)));
+    for _ in 0..7 {
         bench.done(&[&[]]);
     }
-    let mut back = grant(1, 3, 3, "!");
+    bench.done(&[&[BANG]]);
+    bench.grant(grant(2, 1, 0, &"b".repeat(41)));
+    for _ in 0..6 {
+        bench.done(&[&[]]);
+    }
+    assert_eq!(bench.host.blocks_used(), 12, "six each, and the older one's are full");
+    let mut back = grant(1, 3, 24, "!");
     back.proposal = Tokens::from_slice(&[112]);
     assert!(bench.grant(back).is_nothing());
     let did = bench.done(&[&[]]);
-    assert_eq!(did.fed().len(), 1, "{did:?}");
+    assert_eq!(did.fed(), [(21, letters("bb"), 0)]);
     assert_eq!(bench.host.counters().preemptions, 0);
-    assert!(!did.words.contains(&missing(2, 1, 0)));
 }
 
 #[test]
