@@ -1,13 +1,21 @@
 //! What can go wrong in the engine. A message says what is wrong and, where there is one, the way to mend it.
 
+use crate::arch::ConfigError;
 use crate::device::DeviceError;
 use crate::runner::RowError;
+use crate::weights::WeightsError;
 use tokenrouter_policies::Position;
 use tokenrouter_protocol::SequenceId;
 
 /// An error of loading or of a step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The description of the model.
+    #[error("config.json: {0}")]
+    Config(#[from] ConfigError),
+    /// The weights of the model.
+    #[error("weights: {0}")]
+    Weights(#[from] WeightsError),
     /// The device to run on.
     #[error(transparent)]
     Device(#[from] DeviceError),

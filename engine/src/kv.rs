@@ -14,7 +14,7 @@ pub const BLOCK: u32 = 16;
 
 /// The blocks of every sequence. Blocks in tables and free blocks are always the whole pool.
 #[derive(Debug)]
-pub struct BlockTables {
+pub(crate) struct BlockTables {
     pool: PoolSize,
     free: Vec<u32>,
     tables: HashMap<SequenceId, Table>,
@@ -29,30 +29,30 @@ struct Table {
 
 impl BlockTables {
     /// An empty pool.
-    pub fn new(pool: PoolSize) -> Self {
+    pub(crate) fn new(pool: PoolSize) -> Self {
         let mut tables = Self { pool, free: Vec::new(), tables: HashMap::new() };
         tables.reset();
         tables
     }
 
     /// How many leading positions of the sequence are held.
-    pub fn held(&self, sequence: SequenceId) -> Position {
+    pub(crate) fn held(&self, sequence: SequenceId) -> Position {
         self.tables.get(&sequence).map_or(0, |table| table.held)
     }
 
     /// The blocks of the sequence, in order of position.
-    pub fn blocks(&self, sequence: SequenceId) -> &[u32] {
+    pub(crate) fn blocks(&self, sequence: SequenceId) -> &[u32] {
         self.tables.get(&sequence).map_or(&[], |table| &table.blocks)
     }
 
     /// Blocks that sequences hold.
-    pub fn used(&self) -> u32 {
+    pub(crate) fn used(&self) -> u32 {
         self.pool.blocks - self.free.len() as u32
     }
 
     /// Checks that all rows can be fed together, then takes the blocks that they need. On an error nothing has changed.
     /// The new positions are held only after [`BlockTables::commit`].
-    pub fn reserve(&mut self, rows: &[Row], facts: &Facts) -> Result<(), RowError> {
+    pub(crate) fn reserve(&mut self, rows: &[Row], facts: &Facts) -> Result<(), RowError> {
         let mut needed = 0;
         for (index, row) in rows.iter().enumerate() {
             if rows[..index].iter().any(|other| other.sequence == row.sequence) {
@@ -73,7 +73,7 @@ impl BlockTables {
     }
 
     /// Counts the positions of the rows as held: their keys and values have been written.
-    pub fn commit(&mut self, rows: &[Row]) {
+    pub(crate) fn commit(&mut self, rows: &[Row]) {
         for row in rows {
             if let Some(table) = self.tables.get_mut(&row.sequence) {
                 table.held = end(row) as Position;
@@ -82,7 +82,7 @@ impl BlockTables {
     }
 
     /// Forgets the positions from `to` on. A sequence that is shorter or unknown is left alone.
-    pub fn truncate(&mut self, sequence: SequenceId, to: Position) {
+    pub(crate) fn truncate(&mut self, sequence: SequenceId, to: Position) {
         let Some(table) = self.tables.get_mut(&sequence) else { return };
         if to == 0 {
             return self.close(sequence);
@@ -93,14 +93,14 @@ impl BlockTables {
     }
 
     /// Forgets the sequence.
-    pub fn close(&mut self, sequence: SequenceId) {
+    pub(crate) fn close(&mut self, sequence: SequenceId) {
         if let Some(table) = self.tables.remove(&sequence) {
             self.free.extend(table.blocks.into_iter().rev());
         }
     }
 
     /// Forgets every sequence.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.tables.clear();
         self.free.clear();
         self.free.extend((0..self.pool.blocks).rev());
@@ -110,7 +110,7 @@ impl BlockTables {
     ///
     /// # Panics
     /// When one of these does not hold.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let mut seen = vec![false; self.pool.blocks as usize];
         for &block in self.free.iter().chain(self.tables.values().flat_map(|table| &table.blocks)) {
             let place = &mut seen[block as usize];
