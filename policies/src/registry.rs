@@ -64,14 +64,20 @@ fn r_stitch(section: &PolicySection, roster: &Roster<'_>) -> Result<Arc<dyn Poli
     #[serde(deny_unknown_fields)]
     struct Settings {
         to: String,
-        threshold: Option<f32>,
-        threshold_up: Option<f32>,
-        threshold_down: Option<f32>,
+        threshold: Option<f64>,
+        threshold_up: Option<f64>,
+        threshold_down: Option<f64>,
     }
     let settings: Settings = section.parse()?;
-    let pick = |key: &str, own: Option<f32>| match own.or(settings.threshold) {
-        Some(value) => within(section, key, f64::from(value), 0.0, 1.0).map(|()| value),
-        None => Err(section.error(key, "set `threshold`, or `threshold_up` and `threshold_down`")),
+    let pick = |key: &str, own: Option<f64>| {
+        // A fault is told of the key that was written.
+        let written = own.map(|value| (key, value));
+        match written.or(settings.threshold.map(|value| ("threshold", value))) {
+            Some((key, value)) => within(section, key, value, 0.0, 1.0).map(|()| value as f32),
+            None => {
+                Err(section.error(key, "set `threshold`, or `threshold_up` and `threshold_down`"))
+            }
+        }
     };
     Ok(Arc::new(RStitch {
         entry: roster.entry,
@@ -134,3 +140,6 @@ fn within(
     }
     Err(section.error(key, format!("{value} is not between {least} and {most}")))
 }
+
+#[cfg(test)]
+mod tests;

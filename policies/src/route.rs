@@ -173,3 +173,15 @@ fn needed(signal: Option<f32>, name: &str) -> f32 {
         None => panic!("the policy reads the signal `{name}` but does not list it in `needs`"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_patterns_has_sixty_four_places() {
+        let set = Patterns(1 | 1 << 5 | 1 << 63);
+        let found: Vec<usize> = (0..200).filter(|&index| set.contains(index)).collect();
+        assert_eq!(found, [0, 5, 63]);
+    }
+}

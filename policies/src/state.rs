@@ -33,3 +33,19 @@ impl PolicyState {
         self.set_word(index, value.to_bits());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_were_never_set_are_zero() {
+        let mut state = PolicyState::default();
+        assert_eq!((state.word(0), state.word(9), state.number(3)), (0, 0, 0.0));
+        state.set_word(6, 7);
+        state.set_number(1, -0.5);
+        let words: Vec<u64> = (0..8).map(|index| state.word(index)).collect();
+        assert_eq!(words, [0, (-0.5f64).to_bits(), 0, 0, 0, 0, 7, 0]);
+        assert_eq!(state.number(1), -0.5);
+    }
+}

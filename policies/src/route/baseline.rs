@@ -93,3 +93,6 @@ impl Policy for FixedPeriod {
         smallvec![self.entry, self.to]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,3 +46,6 @@ impl Policy for RStitch {
         smallvec![self.entry, self.to]
     }
 }
+
+#[cfg(test)]
+mod tests;

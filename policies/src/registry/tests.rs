@@ -1,0 +1,154 @@
+//! Tables for the registry: what a section becomes, and how each fault in one is told.
+
+use super::*;
+use crate::draw::Draws;
+
+/// Builds a section for a route that enters at `small`.
+fn built(text: &str) -> Result<Arc<dyn Policy>, String> {
+    let names = ["large".to_owned(), "mid".to_owned(), "small".to_owned()];
+    let section = PolicySection::from_yaml(text).map_err(|e| e.to_string())?;
+    let roster = Roster { names: &names, entry: ModelIx(2) };
+    build(&section, &roster).map_err(|e| format!("{}: {}", e.key, e.reason))
+}
+
+#[test]
+fn a_section_becomes_the_policy_it_names() {
+    let cases = [
+        (
+            "{ kind: r-stitch, to: large, threshold: 0.03 }",
+            "RStitch { entry: ModelIx(2), to: ModelIx(0), threshold_up: 0.03, threshold_down: 0.03 }",
+        ),
+        (
+            "{ kind: r-stitch, to: mid, threshold_up: 1, threshold_down: 0 }",
+            "RStitch { entry: ModelIx(2), to: ModelIx(1), threshold_up: 1.0, threshold_down: 0.0 }",
+        ),
+        (
+            "{ kind: r-stitch, to: mid, threshold: 0.5, threshold_down: 0.25 }",
+            "RStitch { entry: ModelIx(2), to: ModelIx(1), threshold_up: 0.5, threshold_down: 0.25 }",
+        ),
+        (
+            "{ kind: random, to: large, probability: 0.25 }",
+            "Random { entry: ModelIx(2), to: ModelIx(0), probability: 0.25 }",
+        ),
+        (
+            "{ kind: fixed-period, to: large, period: 1 }",
+            "FixedPeriod { entry: ModelIx(2), to: ModelIx(0), period: 1 }",
+        ),
+        ("{ kind: always }", "Always { model: ModelIx(2) }"),
+        ("{ kind: always, model: mid }", "Always { model: ModelIx(1) }"),
+    ];
+    for (text, expected) in cases {
+        let policy = built(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(format!("{policy:?}"), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_fault_names_its_key_and_what_would_be_right() {
+    let cases = [
+        (
+            "{ kind: coin }",
+            "policy.kind: there is no policy `coin`; known are r-stitch, random, fixed-period, always",
+        ),
+        (
+            "{ kind: random, to: huge, probability: 0.1 }",
+            "policy.to: there is no model `huge`; the topology has large, mid, small",
+        ),
+        (
+            "{ kind: always, model: huge }",
+            "policy.model: there is no model `huge`; the topology has large, mid, small",
+        ),
+        (
+            "{ kind: random, to: small, probability: 0.1 }",
+            "policy.to: `small` is the entry model itself",
+        ),
+        (
+            "{ kind: r-stitch, to: small, threshold: 0.1 }",
+            "policy.to: `small` is the entry model itself",
+        ),
+        (
+            "{ kind: fixed-period, to: small, period: 2 }",
+            "policy.to: `small` is the entry model itself",
+        ),
+        (
+            "{ kind: random, to: large, probability: 1.5 }",
+            "policy.probability: 1.5 is not between 0 and 1",
+        ),
+        (
+            "{ kind: random, to: large, probability: -0.1 }",
+            "policy.probability: -0.1 is not between 0 and 1",
+        ),
+        (
+            "{ kind: fixed-period, to: large, period: 0 }",
+            "policy.period: 0 is not between 1 and 4294967295",
+        ),
+        (
+            "{ kind: r-stitch, to: large, threshold: 1.1 }",
+            "policy.threshold: 1.1 is not between 0 and 1",
+        ),
+        (
+            "{ kind: r-stitch, to: large, threshold: 0.1, threshold_up: 7 }",
+            "policy.threshold_up: 7 is not between 0 and 1",
+        ),
+        (
+            "{ kind: r-stitch, to: large, threshold_up: 0.5, threshold_down: -1 }",
+            "policy.threshold_down: -1 is not between 0 and 1",
+        ),
+        (
+            "{ kind: r-stitch, to: large, threshold_up: 0.5 }",
+            "policy.threshold_down: set `threshold`, or `threshold_up` and `threshold_down`",
+        ),
+        (
+            "{ kind: r-stitch, to: large }",
+            "policy.threshold_up: set `threshold`, or `threshold_up` and `threshold_down`",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(built(text).err().as_deref(), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn unknown_missing_and_ill_typed_settings_name_their_key() {
+    let cases = [
+        ("{ kind: r-stitch, to: large, treshold: 0.1 }", "treshold"),
+        ("{ kind: random, to: large, probability: 0.1, period: 2 }", "period"),
+        ("{ kind: fixed-period, to: large, period: 2, every: 3 }", "every"),
+        ("{ kind: always, to: large }", "to"),
+        ("{ kind: random, to: large }", "probability"),
+        ("{ kind: random, probability: 0.5 }", "to"),
+        ("{ kind: fixed-period, to: large }", "period"),
+        ("{ kind: fixed-period, to: large, period: often }", "period"),
+        ("{ kind: r-stitch, to: large, threshold: high }", "threshold"),
+    ];
+    for (text, key) in cases {
+        let error = built(text).err().unwrap_or_else(|| panic!("accepted: {text}"));
+        assert!(error.contains(key), "{text}: {error}");
+    }
+}
+
+#[test]
+fn every_kind_that_is_listed_is_known() {
+    for kind in KINDS {
+        let error = built(&format!("{{ kind: {kind}, surely_unknown: 1 }}")).err();
+        let error = error.unwrap_or_else(|| panic!("{kind} takes anything"));
+        assert!(!error.contains("there is no policy"), "{kind}: {error}");
+    }
+}
+
+#[test]
+fn the_models_of_a_policy_are_those_it_may_name() {
+    let cases: [(&str, &[u8]); 4] = [
+        ("{ kind: always, model: mid }", &[1]),
+        ("{ kind: random, to: large, probability: 0.5 }", &[2, 0]),
+        ("{ kind: fixed-period, to: mid, period: 3 }", &[2, 1]),
+        ("{ kind: r-stitch, to: large, threshold: 0.5 }", &[2, 0]),
+    ];
+    for (text, models) in cases {
+        let policy = built(text).unwrap();
+        let named: Vec<u8> = policy.models().iter().map(|m| m.0).collect();
+        assert_eq!(named, models, "{text}");
+        let entry = policy.entry(&Draws::new(1, 0), 5);
+        assert_eq!(entry, text.contains("always").then_some(ModelIx(1)), "{text}");
+    }
+}
