@@ -15,15 +15,16 @@ pub async fn create(
     State(app): State<App>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
-    let flight = app.take_off()?;
-    let request = request::completion(&body, app.most_choices())?;
-    let route = app.route(&request.options.model)?.clone();
-    let (stream, include_usage) = (request.options.stream, request.options.include_usage);
-    answer::log_unknown(&request.options);
-    let target = route.clone();
-    let admitted =
-        prepare(body.len(), move || admission::completion(&target, &request, random::bits()))
-            .await?;
-    let head = answer::head(Kind::Completion, route, include_usage);
+    let (flight, size) = (app.take_off()?, body.len());
+    let reader = app.clone();
+    let read = move || {
+        let request = request::completion(&body, reader.most_choices())?;
+        answer::log_unknown(&request.options);
+        let route = reader.route(&request.options.model)?.clone();
+        let admitted = admission::completion(&route, &request, random::bits())?;
+        let head = answer::head(Kind::Completion, route, request.options.include_usage);
+        Ok((head, admitted, request.options.stream))
+    };
+    let (head, admitted, stream) = prepare(size, read).await?;
     answer::answer(&app, head, admitted, stream, flight).await
 }
