@@ -1,0 +1,152 @@
+//! A node over real models, driven through its gateway, for tests that compare whole replies.
+
+use futures::{StreamExt, stream};
+use std::sync::Arc;
+use std::time::Duration;
+use tokenrouter_actors::{Event, Gateway, Node, NodeSpec};
+use tokenrouter_config::{Sources, Topology};
+use tokenrouter_policies::{Draws, ModelIx, Token};
+use tokenrouter_protocol::{Outcome, Request, Sampling, Share};
+use tokenrouter_server::Plan;
+use tokenrouter_server::catalog::Catalog;
+
+/// Longer than anything takes, so that a hang is a failure and not a hang.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running node and what it offers.
+#[derive(Debug)]
+pub struct Kit {
+    node: Node,
+    catalog: Arc<Catalog>,
+}
+
+/// A whole reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// Its committed tokens.
+    pub tokens: Vec<Token>,
+    /// Its text.
+    pub text: String,
+    /// How it ended, and who did what.
+    pub outcome: Outcome,
+}
+
+/// How a batch of requests is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// Most tokens of a reply.
+    pub max_tokens: u32,
+    /// Requests at a time.
+    pub concurrency: usize,
+}
+
+impl Kit {
+    /// Starts a node from a topology; `change` may alter what it is started with.
+    ///
+    /// # Panics
+    /// When the topology is wrong or its models do not load.
+    pub async fn start(topology: &str, change: impl FnOnce(&mut NodeSpec)) -> Self {
+        let topology = Topology::from_text(topology, &Sources::default()).unwrap();
+        let plan = Plan::new(topology).unwrap();
+        let catalog = Arc::clone(plan.catalog());
+        let mut spec = plan.load().unwrap();
+        change(&mut spec);
+        Self { node: Node::start(spec).await.unwrap(), catalog }
+    }
+
+    /// Asks the first `count` demo problems on `route`; problem `i` has seed `i`. The replies in order.
+    ///
+    /// # Panics
+    /// When a request fails or takes too long.
+    pub async fn ask(&self, route: &str, count: usize, manner: Manner) -> Vec<Reply> {
+        let gateway = self.node.gateway();
+        let requests = prompts(count).into_iter().enumerate().map(|(seed, prompt)| {
+            let request = self.request(route, &prompt, seed as u64, manner);
+            read(&gateway, request)
+        });
+        let replies = stream::iter(requests).buffered(manner.concurrency).collect();
+        tokio::time::timeout(PATIENCE, replies).await.expect("the requests take too long")
+    }
+
+    /// Waits until no loop holds anything of any request.
+    ///
+    /// # Panics
+    /// When something is still held after a long time.
+    pub async fn at_rest(&self) {
+        let gateway = self.node.gateway();
+        let rest = async {
+            loop {
+                let views = gateway.observe().await;
+                let idle = views.iter().all(|view| {
+                    let client = view.client.is_some_and(|c| c.live == 0 && c.closing == 0);
+                    client && view.decode.is_some_and(|d| d.held == 0 && d.blocks_used == 0)
+                });
+                if idle {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, rest).await.expect("something is still held");
+    }
+
+    /// The way in.
+    pub fn gateway(&self) -> Gateway {
+        self.node.gateway()
+    }
+
+    /// Ends the node.
+    pub async fn stop(self) {
+        self.node.stop().await;
+    }
+
+    fn request(&self, route: &str, prompt: &str, seed: u64, manner: Manner) -> Request {
+        let route = self.catalog.find(route).unwrap();
+        Request {
+            route: route.index,
+            prompt: route.language.tokenizer.encode(prompt, false).unwrap(),
+            max_tokens: manner.max_tokens,
+            sampling: manner.sampling,
+            draws: Draws::new(seed, 0),
+            stop: Vec::new(),
+            ignore_eos: false,
+        }
+    }
+}
+
+impl Reply {
+    /// What a model did for it.
+    ///
+    /// # Panics
+    /// When the model is not of its route.
+    pub fn share(&self, model: ModelIx) -> Share {
+        self.outcome.shares.iter().find(|(m, _)| *m == model).unwrap().1
+    }
+}
+
+async fn read(gateway: &Gateway, request: Request) -> Reply {
+    let mut session = gateway.open(request).await.unwrap();
+    let (mut tokens, mut text) = (Vec::new(), String::new());
+    loop {
+        match session.next().await.expect("a session ends with an outcome") {
+            Event::Progress(progress) => {
+                tokens.extend(&progress.tokens);
+                text.push_str(&progress.text);
+            }
+            Event::Done(outcome) => return Reply { tokens, text, outcome: outcome.unwrap() },
+        }
+    }
+}
+
+/// The first `count` demo problems as prompts.
+fn prompts(count: usize) -> Vec<String> {
+    let problems = tokenrouter_models::PROBLEMS.lines().take(count);
+    let prompt = |line: &str| {
+        let problem: serde_json::Value = serde_json::from_str(line).unwrap();
+        let question = problem["question"].as_str().unwrap();
+        format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
+    };
+    problems.map(prompt).collect()
+}
