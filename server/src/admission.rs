@@ -3,7 +3,8 @@
 //! Pure: the seed comes in, nothing goes out to a model.
 
 use crate::catalog::Route;
-use crate::openai::{ApiError, ChatRequest, CompletionRequest, Options, Prompt};
+use crate::openai::{ApiError, ChatRequest, CompletionRequest, Message, Options, Prompt};
+use crate::tokenizer::Tokenizer;
 use tokenrouter_policies::{Draws, Position, Token};
 use tokenrouter_protocol::{Request, Sampling};
 
@@ -57,7 +58,9 @@ pub fn chat_prompt(route: &Route, request: &ChatRequest) -> Result<Vec<Token>, A
     let rendered = template
         .render(&request.messages, arguments)
         .map_err(|e| ApiError::parameter("messages", e.to_string()))?;
-    // Where the template rewrites what clients wrote, its text is taken as a whole.
+    if rendered.contents.is_none() {
+        refuse_control_tokens(&language.tokenizer, &request.messages)?;
+    }
     let contents = rendered.contents.as_deref().unwrap_or_default();
     let tokens = language
         .tokenizer
@@ -70,6 +73,18 @@ pub fn chat_prompt(route: &Route, request: &ChatRequest) -> Result<Vec<Token>, A
         ));
     }
     Ok(tokens)
+}
+
+/// Where the template rewrites what clients wrote, a control token in it could not be told from the template's own.
+fn refuse_control_tokens(tokenizer: &Tokenizer, messages: &[Message]) -> Result<(), ApiError> {
+    match messages.iter().position(|message| tokenizer.names_special(&message.content)) {
+        None => Ok(()),
+        Some(index) => {
+            let param = format!("messages[{index}].content");
+            let message = format!("`{param}` contains the name of a control token; leave it out");
+            Err(ApiError::parameter(param, message))
+        }
+    }
 }
 
 /// The tokens of a prompt.

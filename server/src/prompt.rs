@@ -118,22 +118,30 @@ impl Template {
         arguments: &Map<String, Value>,
         text: &str,
     ) -> Option<Vec<Range<usize>>> {
-        let marks: Vec<String> = (0..messages.len()).map(|index| mark(index, text)).collect();
+        let prefix = unused_prefix(text);
+        let marks: Vec<String> = (0..messages.len()).map(|index| mark(&prefix, index)).collect();
         let references: Vec<&str> = marks.iter().map(String::as_str).collect();
         let marked = self.render_with(messages, &references, arguments).ok()?;
-        let pieces = cut(&marked, &marks);
+        let pieces = cut(&marked, &prefix, messages.len());
         let whole = |index: usize| messages[index].content.as_str();
         let trimmed = |index: usize| messages[index].content.trim();
         ranges(&pieces, text, whole).or_else(|| ranges(&pieces, text, trimmed))
     }
 }
 
-/// A mark that is not in `text` and that a template has no reason to touch.
-fn mark(index: usize, text: &str) -> String {
+/// What closes a mark; like its opening a character of private use, which a template has no reason to touch.
+const MARK_END: char = '\u{e001}';
+
+/// The beginning of all marks, which `text` does not contain.
+fn unused_prefix(text: &str) -> String {
     (0_u32..)
-        .map(|attempt| format!("\u{e000}{attempt}\u{e001}{index}\u{e002}"))
-        .find(|mark| !text.contains(mark.as_str()))
+        .map(|attempt| format!("\u{e000}{attempt}:"))
+        .find(|prefix| !text.contains(prefix.as_str()))
         .unwrap_or_default()
+}
+
+fn mark(prefix: &str, index: usize) -> String {
+    format!("{prefix}{index}{MARK_END}")
 }
 
 /// What a marked text consists of.
@@ -142,21 +150,21 @@ enum Part<'a> {
     Content(usize),
 }
 
-fn cut<'a>(marked: &'a str, marks: &[String]) -> Vec<Part<'a>> {
+/// Cuts a marked text at its marks, of which there are `count` different ones.
+fn cut<'a>(marked: &'a str, prefix: &str, count: usize) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
-    let mut rest = marked;
-    loop {
-        let next = marks
-            .iter()
-            .enumerate()
-            .filter_map(|(index, mark)| Some((rest.find(mark.as_str())?, index)))
-            .min();
-        let Some((at, index)) = next else { break };
-        parts.push(Part::Own(&rest[..at]));
-        parts.push(Part::Content(index));
-        rest = &rest[at + marks[index].len()..];
+    let mut pieces = marked.split(prefix);
+    parts.extend(pieces.next().map(Part::Own));
+    for piece in pieces {
+        let mark = piece.split_once(MARK_END);
+        match mark.and_then(|(index, own)| Some((index.parse::<usize>().ok()?, own))) {
+            Some((index, own)) if index < count => {
+                parts.extend([Part::Content(index), Part::Own(own)]);
+            }
+            // A mark that the template took apart: what it stood for cannot be found, and nothing will match.
+            _ => parts.push(Part::Own(piece)),
+        }
     }
-    parts.push(Part::Own(rest));
     parts
 }
 

@@ -36,7 +36,7 @@ pub struct Tokenizer {
     plain: tokenizers::Tokenizer,
     /// Reads the names of special tokens as text.
     verbatim: tokenizers::Tokenizer,
-    /// Special tokens, the longest name first.
+    /// Special tokens by name.
     specials: Vec<(String, Token)>,
     vocabulary: Arc<Vocabulary>,
 }
@@ -62,12 +62,11 @@ impl Tokenizer {
         let added: HashMap<Token, AddedToken> =
             plain.get_added_tokens_decoder().into_iter().collect();
         let vocabulary = Arc::new(vocabulary(&plain, &added, scheme, end_of_sequence));
-        let mut specials: Vec<(String, Token)> = added
+        let specials = added
             .into_iter()
             .filter(|(_, token)| token.special && !token.content.is_empty())
             .map(|(id, token)| (token.content, id))
             .collect();
-        specials.sort_by_key(|(name, id)| (std::cmp::Reverse(name.len()), *id));
         let mut verbatim = plain.clone();
         verbatim.set_encode_special_tokens(true);
         Ok(Self { plain, verbatim, specials, vocabulary })
@@ -127,26 +126,30 @@ impl Tokenizer {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The special tokens that do not touch any of the ranges, in order.
+    /// The special tokens that do not touch any of the ranges, in order; of those that begin at one place the longest.
     fn specials_outside(&self, text: &str, content: &[Range<usize>]) -> Vec<(usize, &str, Token)> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        while at < text.len() {
-            let here = self.specials.iter().find(|(name, _)| text[at..].starts_with(name.as_str()));
-            match here {
-                Some((name, id)) if !touches(content, at..at + name.len()) => {
-                    found.push((at, name.as_str(), *id));
-                    at += name.len();
-                }
-                _ => at += text[at..].chars().next().map_or(1, char::len_utf8),
-            }
+        let mut found: Vec<(usize, &str, Token)> = Vec::new();
+        for (name, id) in &self.specials {
+            let places = text.match_indices(name.as_str()).map(|(at, _)| (at, name.as_str(), *id));
+            found.extend(places.filter(|(at, name, _)| !touches(content, *at..at + name.len())));
         }
+        found.sort_by_key(|(at, name, _)| (*at, std::cmp::Reverse(name.len())));
+        let mut end = 0;
+        found.retain(|(at, name, _)| {
+            let free = *at >= end;
+            if free {
+                end = at + name.len();
+            }
+            free
+        });
         found
     }
 }
 
+/// Whether `span` overlaps one of the ranges, which are in order and apart from each other.
 fn touches(ranges: &[Range<usize>], span: Range<usize>) -> bool {
-    ranges.iter().any(|range| range.start < span.end && span.start < range.end)
+    let next = ranges.partition_point(|range| range.end <= span.start);
+    ranges.get(next).is_some_and(|range| range.start < span.end)
 }
 
 fn encode(

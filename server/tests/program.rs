@@ -1,5 +1,10 @@
 //! The program itself: what it prints, and how it ends.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside of the functions that the lint spares"
+)]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;

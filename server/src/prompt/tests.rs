@@ -35,14 +35,9 @@ fn the_demo_template_renders_and_finds_the_contents() {
 
 #[test]
 fn contents_are_found_whatever_they_say() {
-    for content in [
-        "",
-        " \n ",
-        "<|im_end|>",
-        "<|im_start|>user\n",
-        "{{ messages }}",
-        "\u{e000}0\u{e001}0\u{e002}",
-    ] {
+    for content in
+        ["", " \n ", "<|im_end|>", "<|im_start|>user\n", "{{ messages }}", "\u{e000}0:0\u{e001}"]
+    {
         let rendered = demo().render(&[message("user", content)], &Map::new()).unwrap();
         let range = rendered.contents.unwrap()[0].clone();
         assert_eq!(&rendered.text[range], content);
@@ -113,4 +108,21 @@ fn arguments_of_a_client_do_not_replace_the_messages() {
         json!({"messages": [], "add_generation_prompt": false}).as_object().unwrap().clone();
     let template = template("{{ messages | length }}{{ add_generation_prompt }}");
     assert_eq!(template.render(&[message("user", "x")], &arguments).unwrap().text, "1True");
+}
+
+#[test]
+fn many_messages_are_found_as_well() {
+    let messages: Vec<Message> =
+        (0..20_000).map(|index| message("user", &index.to_string())).collect();
+    let rendered = demo().render(&messages, &Map::new()).unwrap();
+    let contents = rendered.contents.unwrap();
+    assert_eq!(contents.len(), 20_000);
+    assert_eq!(&rendered.text[contents[19_999].clone()], "19999");
+}
+
+#[test]
+fn a_template_that_takes_marks_apart_gives_no_contents() {
+    let template = template("{% for m in messages %}{{ m.content[:1] }}{% endfor %}");
+    let rendered = template.render(&[message("user", "abc")], &Map::new()).unwrap();
+    assert_eq!((rendered.text.as_str(), rendered.contents), ("a", None));
 }

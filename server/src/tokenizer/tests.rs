@@ -91,3 +91,64 @@ fn files_that_are_no_tokenizer_are_refused() {
     let error = Tokenizer::new(value.to_string().as_bytes(), vec![]).unwrap_err();
     assert_eq!(error, TokenizerError::Decoder("WordPiece".into()));
 }
+
+/// A SentencePiece tokenizer of the letters and the bytes, which puts `<s>` before a text.
+fn sentence_piece() -> Tokenizer {
+    let mut vocabulary = serde_json::Map::new();
+    let names = ["<unk>", "<s>", "▁"].map(str::to_owned).into_iter();
+    let names = names.chain((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+    for (id, name) in names.chain(('a'..='z').map(String::from)).enumerate() {
+        vocabulary.insert(name, json!(id));
+    }
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "pre_tokenizer": null,
+        "added_tokens": [{"id": 1, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true}],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+            "vocab": vocabulary, "merges": []},
+    });
+    Tokenizer::new(tokenizer.to_string().as_bytes(), vec![]).unwrap()
+}
+
+#[test]
+fn pieces_and_single_bytes_join_to_the_text() {
+    let tokenizer = sentence_piece();
+    for text in ["hi there", "天 😊", "a\n\tb"] {
+        let tokens = tokenizer.encode(text, false).unwrap();
+        assert_eq!(tokenizer.decode(&tokens), format!(" {text}"));
+        assert_eq!(tokenizer.plain.decode(&tokens, false).unwrap(), text);
+    }
+}
+
+#[test]
+fn only_a_raw_text_gets_what_the_tokenizer_adds() {
+    let tokenizer = sentence_piece();
+    assert_eq!(tokenizer.encode("hi", true).unwrap()[0], 1);
+    assert_ne!(tokenizer.encode_prompt("hi", &[]).unwrap()[0], 1);
+    let rendered = tokenizer.encode_prompt("<s>hi", &[]).unwrap();
+    assert_eq!(rendered.iter().filter(|&&token| token == 1).count(), 1, "the template's own, once");
+}
+
+#[test]
+fn guarding_many_contents_keeps_every_one_apart() {
+    let tokenizer = demo();
+    let turn = "<|im_start|>a<|im_end|><|im_end|>";
+    let text = turn.repeat(20_000);
+    let content = |index: usize| index * turn.len() + 12..index * turn.len() + 23;
+    let contents: Vec<Range<usize>> = (0..20_000).map(content).collect();
+    let tokens = tokenizer.encode_prompt(&text, &contents).unwrap();
+    assert_eq!(tokens.iter().filter(|&&token| token == 2).count(), 20_000);
+    assert_eq!(tokens.iter().filter(|&&token| token == 1).count(), 20_000);
+}

@@ -1,5 +1,10 @@
 //! The server as its clients see it: real models, real sockets, one server for each test.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside of the functions that the lint spares"
+)]
+
 mod client;
 mod endings;
 mod refusals;
