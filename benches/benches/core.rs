@@ -67,7 +67,8 @@ fn ledger(c: &mut Criterion) {
 fn small_parts(c: &mut Criterion) {
     let waiting: Vec<u32> = (0..64).map(|i| if i % 16 == 0 { 700 } else { 1 }).collect();
     c.bench_function("batcher, 64 rows", |b| {
-        b.iter(|| batcher::shares(black_box(&waiting), &BatchLimits::default()));
+        let mut shares = Vec::new();
+        b.iter(|| batcher::shares(black_box(&waiting), &BatchLimits::default(), &mut shares));
     });
     let draws = Draws::new(7, 0);
     c.bench_function("draw", |b| {

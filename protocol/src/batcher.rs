@@ -25,15 +25,16 @@ impl Default for BatchLimits {
 /// Up to this many waiting tokens a row counts as decoding: it is fed whole, before any longer one.
 const SHORT: Position = 16;
 
-/// The share of each ready row, in the order given: how many of its waiting tokens to feed, 0 for not this time.
+/// Writes the share of each ready row, in the order given: how many of its waiting tokens to feed, 0 for not this time.
 ///
 /// `waiting` has the oldest first, each at least 1. Empty where fewer rows are ready than `threshold` asks for. Short
 /// rows come first; longer ones share what is left, the oldest first, and the oldest of them always gets something.
-pub fn shares(waiting: &[Position], limits: &BatchLimits) -> Vec<Position> {
+pub fn shares(waiting: &[Position], limits: &BatchLimits, shares: &mut Vec<Position>) {
+    shares.clear();
     if waiting.is_empty() || (waiting.len() as u32) < limits.threshold {
-        return Vec::new();
+        return;
     }
-    let mut shares = vec![0; waiting.len()];
+    shares.resize(waiting.len(), 0);
     let mut rows = limits.rows_max.max(1);
     let mut left = limits.tokens_max.max(1);
     // A prompt in progress is never starved by a full house of decoding rows: one row is kept for the oldest.
@@ -56,7 +57,6 @@ pub fn shares(waiting: &[Position], limits: &BatchLimits) -> Vec<Position> {
         let more = (wanted - *share).min(left);
         (*share, left) = (*share + more, left - more);
     }
-    shares
 }
 
 #[cfg(test)]
@@ -64,7 +64,9 @@ mod tests {
     use super::*;
 
     fn check(waiting: &[Position], limits: BatchLimits, expected: &[Position]) {
-        assert_eq!(shares(waiting, &limits), expected, "{waiting:?} under {limits:?}");
+        let mut given = vec![9];
+        shares(waiting, &limits, &mut given);
+        assert_eq!(given, expected, "{waiting:?} under {limits:?}");
     }
 
     fn limits(tokens_max: u32, rows_max: u32) -> BatchLimits {
@@ -113,7 +115,9 @@ mod tests {
                 })
                 .collect();
             let limits = limits(1 + random(70), 1 + random(6));
-            let shares = shares(&waiting, &limits);
+            let mut given = Vec::new();
+            shares(&waiting, &limits, &mut given);
+            let shares = given;
             assert!(shares.iter().zip(&waiting).all(|(s, w)| s <= w), "{waiting:?} {limits:?}");
             assert!(shares.iter().sum::<u32>() <= limits.tokens_max, "{waiting:?} {limits:?}");
             assert!(shares.iter().filter(|s| **s > 0).count() as u32 <= limits.rows_max);

@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_policies::{ModelIx, Position};
 
+mod pool;
+
 /// What a host is told once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
@@ -83,11 +85,23 @@ pub struct Host {
     sequences: u64,
     /// Cache operations for the front of the next job.
     ops: Vec<CacheOp>,
-    /// The rows of the job at the engine.
-    flight: Option<Vec<Flight>>,
+    /// Whether a job is at the engine.
+    busy: bool,
+    /// The rows of that job.
+    flight: Vec<Flight>,
+    /// Who wants a row; kept for its memory alone.
+    ready: Ready,
     /// Words of the input being handled, by home.
     outgoing: Vec<(HomeId, SmallVec<[ModelWord; 1]>)>,
     counters: Counters,
+}
+
+/// The requests that want a row, the oldest first, and what the batcher gives each.
+#[derive(Debug, Default)]
+struct Ready {
+    rids: Vec<RequestId>,
+    unseen: Vec<Position>,
+    shares: Vec<Position>,
 }
 
 /// A row at the engine, as it was when it left.
@@ -108,7 +122,9 @@ impl Host {
             blocks_used: 0,
             sequences: 0,
             ops: Vec::new(),
-            flight: None,
+            busy: false,
+            flight: Vec::new(),
+            ready: Ready::default(),
             outgoing: Vec::new(),
             counters: Counters::default(),
         }
@@ -139,10 +155,12 @@ impl Host {
 
     /// Takes the outputs of the job at the engine, in the order of its rows.
     pub fn done(&mut self, now: Time, outputs: Vec<RowOutput>, out: &mut Vec<Effect>) {
-        let flight = self.flight.take().unwrap_or_default();
-        for (row, output) in flight.into_iter().zip(outputs) {
-            self.routed(now, row, &output);
+        self.busy = false;
+        let mut flight = std::mem::take(&mut self.flight);
+        for (row, output) in flight.drain(..).zip(&outputs) {
+            self.routed(now, row, output);
         }
+        self.flight = flight;
         self.launch(out);
         self.flush(out);
     }
@@ -180,7 +198,7 @@ impl Host {
 
     /// Whether a job is at the engine.
     pub fn busy(&self) -> bool {
-        self.flight.is_some()
+        self.busy
     }
 
     /// The residency of a request.
@@ -309,54 +327,51 @@ impl Host {
 
     /// Composes the next job if the engine is idle and there is something to do.
     fn launch(&mut self, out: &mut Vec<Effect>) {
-        if self.flight.is_some() {
+        if self.busy {
             return;
         }
-        let ready = self.residents.iter().filter(|(_, r)| r.phase() == Phase::Running);
-        let ready = ready.map(|(rid, r)| (*rid, r.unseen())).filter(|(_, unseen)| *unseen > 0);
-        let (ready, unseen): (Vec<RequestId>, Vec<Position>) = ready.unzip();
-        let shares = batcher::shares(&unseen, &self.config.batch);
-        let launched = !shares.is_empty();
-        let (mut rows, mut flight) = self.compose(ready.iter().copied().zip(shares));
-        if launched && rows.is_empty() {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.gather(&self.residents, &self.config.batch);
+        let mut rows = self.compose(ready.shared());
+        if rows.is_empty()
+            && let Some((rid, unseen)) = ready.oldest()
+        {
             // Nobody who got a share could use it: a narrow pass was kept for a prompt that waits for blocks. The oldest
             // request can take whatever it needs, so it alone moves.
-            let share = unseen[0].min(self.config.batch.tokens_max.max(1));
-            (rows, flight) = self.compose([(ready[0], share)].into_iter());
+            let share = unseen.min(self.config.batch.tokens_max.max(1));
+            rows = self.compose([(rid, share)].into_iter());
         }
+        self.ready = ready;
         if rows.is_empty() && self.ops.is_empty() {
             return;
         }
         self.counters.steps += u64::from(!rows.is_empty());
         self.counters.rows += rows.len() as u64;
         self.counters.tokens += rows.iter().map(|r| r.tokens.len() as u64).sum::<u64>();
-        self.flight = Some(flight);
+        self.busy = true;
         out.push(Effect::Run(Job { ops: std::mem::take(&mut self.ops), rows }));
     }
 
-    /// The rows of a pass, as far as blocks can be had, and who they are of.
-    fn compose(
-        &mut self,
-        shares: impl Iterator<Item = (RequestId, Position)>,
-    ) -> (Vec<Row>, Vec<Flight>) {
-        let (mut rows, mut flight) = (Vec::new(), Vec::new());
+    /// The rows of a pass, as far as blocks can be had; `flight` says who they are of.
+    fn compose(&mut self, shares: impl Iterator<Item = (RequestId, Position)>) -> Vec<Row> {
+        let mut rows = Vec::new();
+        self.flight.clear();
         for (rid, share) in shares.filter(|(_, share)| *share > 0) {
-            if let Some(row) = self.row(rid, share, &flight) {
-                let Some(resident) = self.residents.get(&rid) else { continue };
-                flight.push(Flight { rid, fence: resident.fence(), sequence: row.sequence });
+            if let Some((row, fence)) = self.row(rid, share) {
+                self.flight.push(Flight { rid, fence, sequence: row.sequence });
                 rows.push(row);
             }
         }
-        (rows, flight)
+        rows
     }
 
     /// Feeds up to `share` tokens of a running request, as far as blocks can be had.
-    fn row(&mut self, rid: RequestId, share: Position, flight: &[Flight]) -> Option<Row> {
+    fn row(&mut self, rid: RequestId, share: Position) -> Option<(Row, Fence)> {
         // An older row of this very pass may have taken its cache.
         self.residents.get(&rid).filter(|r| r.phase() == Phase::Running)?;
         // A share that is too small to be used takes nothing from others.
         let share = Some(self.whole_outputs(rid, share)).filter(|share| *share > 0)?;
-        let share = self.reserve(rid, share, flight);
+        let share = self.reserve(rid, share);
         let share = self.whole_outputs(rid, share);
         let resident = self.residents.get_mut(&rid).filter(|_| share > 0)?;
         let start = resident.cached();
@@ -365,7 +380,7 @@ impl Host {
         self.blocks_used += added;
         let route = &self.config.routes[resident.admission.route.index()];
         let outputs = if resident.unseen() == 0 { resident.outputs() } else { 0 };
-        Some(Row {
+        let row = Row {
             sequence: resident.sequence,
             start,
             tokens,
@@ -373,101 +388,8 @@ impl Host {
             signals: route.policy.needs(self.config.model),
             sampling: resident.admission.sampling,
             draws: resident.admission.draws,
-        })
-    }
-
-    /// A share cut so that all positions that need logits are fed in one pass.
-    fn whole_outputs(&self, rid: RequestId, share: Position) -> Position {
-        let Some(resident) = self.residents.get(&rid) else { return 0 };
-        let (left, outputs) = (resident.unseen() - share, u32::from(resident.outputs()));
-        if left == 0 || left >= outputs { share } else { share.saturating_sub(outputs - left) }
-    }
-
-    /// How many of `share` tokens there is room for, after taking what may be taken: first the cache of whoever is
-    /// pending longest, then that of the youngest running request, if it is younger than this one. The order of
-    /// request ids is the same at every model, so two full pools never wait for each other.
-    fn reserve(&mut self, rid: RequestId, share: Position, flight: &[Flight]) -> Position {
-        let Some(resident) = self.residents.get(&rid) else { return 0 };
-        let start = resident.cached();
-        // Whoever has nothing yet takes nothing from others unless that is enough to begin.
-        if start == 0 && self.blocks(share) > self.obtainable(rid, flight) {
-            return 0;
-        }
-        loop {
-            let held = self.blocks(start);
-            let free = self.config.pool.blocks - self.blocks_used;
-            if self.blocks(start + share) - held <= free {
-                return share;
-            }
-            if let Some(victim) = self.pending_longest() {
-                self.counters.evictions += 1;
-                self.evict(victim);
-            } else if let Some(victim) = self.youngest_after(rid, flight) {
-                self.counters.preemptions += 1;
-                let fence = self.evict(victim);
-                self.say(victim.home, ModelWord::Missing { rid: victim, fence, have: 0 });
-            } else {
-                let room = (held + free) * self.config.pool.block - start;
-                return room.min(share);
-            }
-        }
-    }
-
-    /// Free blocks, and those that [`Self::reserve`] may take from others for this request.
-    fn obtainable(&self, rid: RequestId, flight: &[Flight]) -> u32 {
-        let free = self.config.pool.blocks - self.blocks_used;
-        let others = self.residents.iter().filter(|(other, r)| {
-            r.phase() == Phase::Pending || self.preemptible(rid, **other, flight)
-        });
-        free + others.map(|(_, r)| self.blocks(r.cached())).sum::<u32>()
-    }
-
-    fn preemptible(&self, rid: RequestId, other: RequestId, flight: &[Flight]) -> bool {
-        other > rid && !flight.iter().any(|f| f.rid == other)
-    }
-
-    fn pending_longest(&self) -> Option<RequestId> {
-        let pending = self.residents.iter();
-        let pending = pending.filter(|(_, r)| r.phase() == Phase::Pending && r.cached() > 0);
-        pending.min_by_key(|(rid, r)| (r.moved, **rid)).map(|(rid, _)| *rid)
-    }
-
-    fn youngest_after(&self, rid: RequestId, flight: &[Flight]) -> Option<RequestId> {
-        let holding = self.residents.range(rid..).rev().filter(|(_, r)| r.cached() > 0);
-        holding.map(|(other, _)| *other).find(|other| self.preemptible(rid, *other, flight))
-    }
-
-    fn evict(&mut self, rid: RequestId) -> Fence {
-        self.release(rid);
-        self.sequences += 1;
-        let sequence = SequenceId(self.sequences);
-        let Some(resident) = self.residents.get_mut(&rid) else { return Fence::default() };
-        resident.evict(sequence);
-        resident.fence()
-    }
-
-    /// Returns a request's blocks to the pool.
-    fn release(&mut self, rid: RequestId) {
-        let Some(resident) = self.residents.get(&rid) else { return };
-        if resident.cached() > 0 {
-            self.blocks_used -= self.blocks(resident.cached());
-            self.ops.push(CacheOp::Close { sequence: resident.sequence });
-        }
-    }
-
-    /// Cuts a request's cache back to `keep` positions if it holds more.
-    fn cut(&mut self, rid: RequestId, keep: Position) {
-        let pool = self.config.pool;
-        let Some(resident) = self.residents.get_mut(&rid) else { return };
-        if resident.cached > keep {
-            self.blocks_used -= pool.blocks_for(resident.cached) - pool.blocks_for(keep);
-            self.ops.push(CacheOp::Truncate { sequence: resident.sequence, to: keep });
-            resident.cached = keep;
-        }
-    }
-
-    fn blocks(&self, positions: Position) -> u32 {
-        self.config.pool.blocks_for(positions)
+        };
+        Some((row, resident.fence()))
     }
 
     fn say(&mut self, to: HomeId, word: ModelWord) {
@@ -482,6 +404,29 @@ impl Host {
             let (model, life) = (self.config.model, self.config.life);
             out.push(Effect::Say { to, says: ModelSays { model, life, words } });
         }
+    }
+}
+
+impl Ready {
+    fn gather(&mut self, residents: &BTreeMap<RequestId, Residency>, limits: &BatchLimits) {
+        self.rids.clear();
+        self.unseen.clear();
+        let running = residents.iter().filter(|(_, r)| r.phase() == Phase::Running);
+        for (rid, resident) in running.filter(|(_, r)| r.unseen() > 0) {
+            self.rids.push(*rid);
+            self.unseen.push(resident.unseen());
+        }
+        batcher::shares(&self.unseen, limits, &mut self.shares);
+    }
+
+    fn shared(&self) -> impl Iterator<Item = (RequestId, Position)> + '_ {
+        self.rids.iter().copied().zip(self.shares.iter().copied())
+    }
+
+    /// The oldest, if there is one and the batcher launches.
+    fn oldest(&self) -> Option<(RequestId, Position)> {
+        let oldest = self.rids.first().zip(self.unseen.first()).filter(|_| !self.shares.is_empty());
+        oldest.map(|(rid, unseen)| (*rid, *unseen))
     }
 }
 
