@@ -122,15 +122,14 @@ impl Run {
     ) -> Result<(bool, Choice), CommandError> {
         let fault = |e: &dyn std::fmt::Display| CommandError::Other(format!("{}: {e}", route.name));
         let message = Message { role: "user".to_owned(), content: problem.question.clone() };
-        let options = Options {
-            n: 1,
-            max_tokens: Some(self.max_tokens),
-            seed: Some(0),
-            ..Options::default()
-        };
+        let options = Options { n: 1, seed: Some(0), ..Options::default() };
         let request =
             ChatRequest { messages: vec![message], template_arguments: Map::new(), options };
-        let admitted = admission::chat(route, &request, 0).map_err(|e| fault(&e))?;
+        let mut admitted = admission::chat(route, &request, 0).map_err(|e| fault(&e))?;
+        // Without a limit of its own a reply gets the rest of the context, which may be less than the limit here.
+        for choice in &mut admitted.choices {
+            choice.max_tokens = choice.max_tokens.min(self.max_tokens);
+        }
         let generation =
             Generation::open(&self.gateway, admitted.choices).await.map_err(|e| fault(&e))?;
         let choices = generation.collect().await.map_err(|e| fault(&e))?;
