@@ -330,6 +330,7 @@ impl Home {
                     Then::GoOn => {}
                     Then::Grant => self.grant(now, rid),
                     Then::Finish(finish) => self.complete(now, rid, finish, out),
+                    Then::Circling => self.fail(now, rid, Failure::Circling, out),
                 }
             }
         }

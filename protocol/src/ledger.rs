@@ -34,6 +34,8 @@ pub struct Ledger {
     aux: Aux,
     proposal: Tokens,
     shares: SmallVec<[(ModelIx, Share); 4]>,
+    /// Handoffs since the last committed token.
+    fruitless: u32,
     reply: Reply,
 }
 
@@ -70,7 +72,12 @@ pub enum Then {
     Grant,
     /// The reply is complete.
     Finish(Finish),
+    /// The models hand the request to and fro, and none writes: fail.
+    Circling,
 }
+
+/// Most handoffs in a row that commit nothing. Each of the known policies needs one.
+pub const FRUITLESS_MAX: u32 = 64;
 
 impl Ledger {
     /// A ledger for a new request. No turn is granted yet.
@@ -94,6 +101,7 @@ impl Ledger {
             aux: Aux::new(),
             proposal: Tokens::new(),
             shares,
+            fruitless: 0,
             reply: Reply::new(request.stop),
         }
     }
@@ -233,6 +241,7 @@ impl Ledger {
             // A chunk of a prompt: nothing was decided, so nothing that travels has changed.
             RowOutcome::Going if row.tokens.is_empty() => Then::GoOn,
             RowOutcome::Going => {
+                self.fruitless = 0;
                 self.remember(row.state, Aux::new(), Tokens::new());
                 Then::GoOn
             }
@@ -246,7 +255,8 @@ impl Ledger {
                 self.remember(row.state, aux, proposal);
                 self.owner = to;
                 self.count(to, |share| share.handoffs += 1);
-                Then::Grant
+                self.fruitless = if row.tokens.is_empty() { self.fruitless + 1 } else { 0 };
+                if self.fruitless > FRUITLESS_MAX { Then::Circling } else { Then::Grant }
             }
         }
     }

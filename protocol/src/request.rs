@@ -106,6 +106,9 @@ pub enum Failure {
         /// Grants without an accepted row.
         grants: u32,
     },
+    /// The policy hands the request to and fro without a token.
+    #[error("the policy hands the request from model to model and none writes a token")]
+    Circling,
     /// A model cannot be kept alive.
     #[error("the model is not available: {reason}")]
     ModelLost {

@@ -376,3 +376,29 @@ fn an_end_that_the_walk_does_not_confirm_is_granted_again() {
         assert_eq!(ledger.owner(), owner, "{what}");
     }
 }
+
+#[test]
+fn handing_to_and_fro_without_a_token_ends() {
+    let (mut ledger, route) = granted(request("p"));
+    let mut models = [SMALL, LARGE].into_iter().cycle();
+    let mut hand = |ledger: &mut Ledger, tokens: &[Token]| {
+        let (from, to) = (models.next().unwrap(), ledger.owner());
+        assert_eq!(from, to);
+        let to = if from == SMALL { LARGE } else { SMALL };
+        let next = RowOutcome::Next { to, aux: Aux::new(), proposal: Tokens::new() };
+        let offer = row(rid(1), ledger.fence(), ledger.committed(), tokens, next);
+        let Taken::Accepted { then, .. } = ledger.take(from, life(0), offer, &route) else {
+            panic!("refused")
+        };
+        ledger.grant(life(0), life(0));
+        then
+    };
+    for _ in 0..FRUITLESS_MAX {
+        assert_eq!(hand(&mut ledger, &[]), Then::Grant);
+    }
+    assert_eq!(hand(&mut ledger, &letters("a")), Then::Grant, "a token forgives");
+    for _ in 0..FRUITLESS_MAX {
+        assert_eq!(hand(&mut ledger, &[]), Then::Grant);
+    }
+    assert_eq!(hand(&mut ledger, &[]), Then::Circling);
+}

@@ -122,6 +122,9 @@ impl From<Failure> for ApiError {
             Failure::Stalled { .. } => {
                 Self { code: Some("stalled"), ..Self::internal(failure.to_string()) }
             }
+            Failure::Circling => {
+                Self { code: Some("policy_circling"), ..Self::internal(failure.to_string()) }
+            }
             Failure::ModelLost { .. } => {
                 Self { code: Some("model_lost"), ..Self::internal(failure.to_string()) }
             }
@@ -158,6 +161,7 @@ mod tests {
         let cases = [
             (Failure::Busy { limit: 3 }, 429, Some(1)),
             (Failure::Draining, 503, Some(5)),
+            (Failure::Circling, 500, None),
             (Failure::Stalled { model: tokenrouter_policies::ModelIx(0), grants: 9 }, 500, None),
         ];
         for (failure, status, retry) in cases {
