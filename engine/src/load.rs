@@ -35,7 +35,8 @@ pub struct LoadOptions {
     pub device: Device,
     /// Blocks of its KV pool, of [`BLOCK`] positions each.
     pub blocks: u32,
-    /// Threads that compute one step.
+    /// Threads that compute one step; at least 1 and at most one per processor are taken, since more only get in each
+    /// other's way.
     pub threads: usize,
 }
 
@@ -75,7 +76,7 @@ pub fn load_decoder(
         pool,
         vocabulary: arch.vocabulary as u32,
         context: arch.context.min(pool.positions()),
-        threads: options.threads.max(1),
+        threads: options.threads.clamp(1, processors()),
     };
     let shape = Shape {
         heads: arch.heads,
@@ -98,6 +99,11 @@ pub fn load_decoder(
         arch,
         facts,
     })
+}
+
+/// Processors that this program may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Makes layers of tensors.

@@ -36,8 +36,9 @@ impl Sampler {
         sampling: &Sampling,
         draw: impl FnOnce() -> f64,
     ) -> Token {
-        // Written so that NaN is greedy, too.
-        if !(sampling.temperature > COLDEST) || sampling.top_k == 1 {
+        // NaN is not warm.
+        let warm = sampling.temperature > COLDEST;
+        if !warm || sampling.top_k == 1 {
             return top.token;
         }
         self.weigh(logits, top, sampling.temperature);

@@ -12,15 +12,21 @@ use std::time::Duration;
 use tokenrouter_policies::{Signals, Token};
 use tokenrouter_protocol::{CacheOp, PoolSize, Row, RowOutput, Sampled, SequenceId};
 
+/// How long a step with these rows takes.
+pub type StepTime = Box<dyn FnMut(&[Row]) -> Duration + Send>;
+
+/// An output, made from the history up to its position, the row, and which of the row's outputs it is.
+pub type Output = Box<dyn FnMut(&[Token], &Row, usize) -> Sampled + Send>;
+
 /// What a [`Scripted`] runner does.
 pub struct Script {
     /// The pool, vocabulary and context it pretends to have.
     pub facts: Facts,
     /// How long a step with these rows takes. Zero does not even yield. Not asked where a job has no rows.
-    pub step_time: Box<dyn FnMut(&[Row]) -> Duration + Send>,
+    pub step_time: StepTime,
     /// The output at the last of these positions. The arguments are the whole history of the sequence up to and with
     /// that position, the row, and which of the row's outputs it is. A panic in here is a panic of the step.
-    pub output: Box<dyn FnMut(&[Token], &Row, usize) -> Sampled + Send>,
+    pub output: Output,
 }
 
 impl Script {

@@ -68,6 +68,15 @@ fn embedded_weights_are_the_same_model() {
 }
 
 #[test]
+fn absurd_numbers_of_threads_are_cut_down_to_the_processors() {
+    for (asked, most) in [(0, 1), (1, 1), (usize::MAX, 4096)] {
+        let options = LoadOptions { device: Device::Cpu, blocks: 4, threads: asked };
+        let threads = load_runner(&files("small"), &options).unwrap().facts().threads;
+        assert!((1..=most).contains(&threads), "{asked}: {threads}");
+    }
+}
+
+#[test]
 fn weights_of_another_model_are_refused() {
     let options = LoadOptions { device: Device::Cpu, blocks: 4, threads: 1 };
     let mixed = ModelFiles { config: files("large").config, ..files("small") };
