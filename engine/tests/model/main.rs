@@ -1,5 +1,7 @@
 //! Whole models: their numbers against reference values, and their bits against themselves.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test")]
+
 mod bits;
 mod kit;
 mod parity;
