@@ -1,4 +1,5 @@
-//! The registry: from the `policy:` section of a topology to a policy. Adding one is a file in `route/` and a line here.
+//! The registry: from the `policy:` section of a topology to a policy. Adding one is a
+//! file in `route/`, and here its name in [`KINDS`], an arm of [`build`] and a function that reads its settings.
 
 use crate::route::Policy;
 use crate::route::baseline::{Always, FixedPeriod, Random};
