@@ -27,6 +27,8 @@ pub(crate) struct Document {
     root: Value,
     file: Option<PathBuf>,
     lines: Lines,
+    /// The variables that are settings, with their paths.
+    variables: Vec<(String, Vec<String>)>,
 }
 
 impl Document {
@@ -43,7 +45,9 @@ impl Document {
             reason: e.reason,
         })?;
         let lines = yaml.lines.clone();
-        let mut figment = Figment::from(yaml).merge(Environment::new(&sources.environment));
+        let environment = Environment::new(&sources.environment);
+        let variables = environment.variables.clone();
+        let mut figment = Figment::from(yaml).merge(environment);
         for setting in &sources.flags {
             figment = figment.merge(Flag::new(setting));
         }
@@ -52,7 +56,7 @@ impl Document {
             key: String::new(),
             reason: e.to_string(),
         })?;
-        Ok(Self { figment, root, file: sources.file.clone(), lines })
+        Ok(Self { figment, root, file: sources.file.clone(), lines, variables })
     }
 
     /// The value at `path`.
@@ -97,10 +101,17 @@ impl Document {
         let found = &path[..depth];
         match self.layer(value.tag()) {
             Some(name) if name.starts_with("--") => Origin::Flag(name.to_owned()),
-            Some(ENVIRONMENT) if !found.is_empty() => {
-                Origin::Environment(format!("{PREFIX}{}", found.join(NESTING).to_uppercase()))
-            }
+            Some(ENVIRONMENT) if !found.is_empty() => self.variable(found),
             _ => self.in_text(found),
+        }
+    }
+
+    /// The variable that sets the value at `path`, or one within it.
+    fn variable(&self, path: &[String]) -> Origin {
+        let exact = self.variables.iter().find(|(_, own)| own == path);
+        match exact.or_else(|| self.variables.iter().find(|(_, own)| own.starts_with(path))) {
+            Some((name, _)) => Origin::Environment(name.clone()),
+            None => self.in_text(path),
         }
     }
 
@@ -126,7 +137,7 @@ fn reason(kind: Kind) -> String {
         }
         Kind::MissingField(_) => "is missing".to_owned(),
         Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
-            format!("expected {expected}, found {found}")
+            format!("expected {}, found {found}", described(&expected.to_string()))
         }
         Kind::UnknownVariant(found, known) => {
             format!("`{found}` is not one of {}", known.join(", "))
@@ -136,20 +147,35 @@ fn reason(kind: Kind) -> String {
     }
 }
 
+/// What was expected, in words for people who do not know our types.
+fn described(expected: &str) -> &str {
+    match expected {
+        "usize" | "u64" => "a whole number, not negative",
+        "u32" => "a whole number between 0 and 4294967295",
+        "f32" | "f64" => "a number",
+        "a map" => "settings with their names",
+        other => other.strip_prefix("enum ").map_or(other, |_| "one of a few names"),
+    }
+}
+
 /// Settings from environment variables.
-struct Environment(Dict);
+struct Environment {
+    values: Dict,
+    variables: Vec<(String, Vec<String>)>,
+}
 
 impl Environment {
-    fn new(variables: &[(String, String)]) -> Self {
-        let mut values = Dict::new();
-        for (name, value) in variables {
+    fn new(environment: &[(String, String)]) -> Self {
+        let (mut values, mut variables) = (Dict::new(), Vec::new());
+        for (name, value) in environment {
             let Some(key) = name.strip_prefix(PREFIX) else { continue };
             if key.contains(NESTING) {
                 let path: Vec<String> = key.split(NESTING).map(str::to_lowercase).collect();
                 insert(&mut values, &path, value);
+                variables.push((name.clone(), path));
             }
         }
-        Self(values)
+        Self { values, variables }
     }
 }
 
@@ -159,7 +185,7 @@ impl Provider for Environment {
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.0.clone()))
+        Ok(Profile::Default.collect(self.values.clone()))
     }
 }
 
@@ -190,8 +216,7 @@ impl Provider for Flag {
 fn insert(values: &mut Dict, path: &[String], text: &str) {
     let Some((key, rest)) = path.split_first() else { return };
     if rest.is_empty() {
-        let Ok(value) = text.parse::<Value>();
-        values.insert(key.clone(), value);
+        values.insert(key.clone(), scalar(text));
         return;
     }
     let mut inner = match values.remove(key) {
@@ -200,4 +225,15 @@ fn insert(values: &mut Dict, path: &[String], text: &str) {
     };
     insert(&mut inner, rest, text);
     values.insert(key.clone(), Value::from(inner));
+}
+
+/// A text as a value. One with more brackets than any setting has stays a text: the parser calls itself for each of them,
+/// and would run out of stack.
+fn scalar(text: &str) -> Value {
+    const MOST: usize = 32;
+    if text.chars().filter(|c| matches!(c, '[' | '{')).count() > MOST {
+        return Value::from(text);
+    }
+    let Ok(value) = text.parse::<Value>();
+    value
 }

@@ -4,12 +4,14 @@
 //! make sense is for those who know models and policies.
 
 mod check;
+mod mapping;
 
 use crate::document::Document;
 use crate::error::{Error, Origin};
 use crate::section::PolicySection;
 use crate::units::{self, Bytes};
 use figment::value::Value;
+use mapping::Mapping;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -219,21 +221,21 @@ impl Topology {
             return Err(document.error(&["nodes".to_owned()], reason));
         }
         let mut routes = BTreeMap::new();
-        for (name, route) in raw.routes {
+        for (name, Mapping(route)) in raw.routes {
             let path = vec!["routes".to_owned(), name.clone(), "policy".to_owned()];
             let policy = PolicySection::find(&document, path)?;
             routes.insert(name, Route { entry: route.entry, policy });
         }
         let models = raw.models.into_iter().map(|(name, model)| (name, model.into())).collect();
         Ok(Self {
-            http: raw.http,
+            http: raw.http.0,
             models,
             routes,
-            batching: raw.batching,
-            memory: raw.memory,
-            limits: raw.limits,
-            restart: raw.restart,
-            log: raw.log,
+            batching: raw.batching.into_iter().map(|(name, batching)| (name, batching.0)).collect(),
+            memory: raw.memory.0,
+            limits: raw.limits.0,
+            restart: raw.restart.0,
+            log: raw.log.0,
             document,
         })
     }
@@ -244,20 +246,20 @@ impl Topology {
 #[serde(deny_unknown_fields)]
 struct Raw {
     #[serde(default)]
-    http: Http,
+    http: Mapping<Http>,
     models: BTreeMap<String, RawModel>,
     #[serde(default)]
-    routes: BTreeMap<String, RawRoute>,
+    routes: BTreeMap<String, Mapping<RawRoute>>,
     #[serde(default)]
-    batching: BTreeMap<String, Batching>,
+    batching: BTreeMap<String, Mapping<Batching>>,
     #[serde(default)]
-    memory: Memory,
+    memory: Mapping<Memory>,
     #[serde(default)]
-    limits: Limits,
+    limits: Mapping<Limits>,
     #[serde(default)]
-    restart: Restart,
+    restart: Mapping<Restart>,
     #[serde(default)]
-    log: Log,
+    log: Mapping<Log>,
     nodes: Option<Value>,
 }
 

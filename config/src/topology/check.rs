@@ -4,6 +4,15 @@ use super::{Batching, Model, Route, Topology};
 use crate::error::Error;
 use std::time::Duration;
 
+/// More threads than any machine has cores: a number beyond it is a slip, and starting them would take minutes.
+const MOST_THREADS: usize = 1024;
+
+/// More choices than any machine can write at once; what is counted for each of them cannot overflow below it.
+const MOST_REQUESTS: usize = 1 << 20;
+
+/// Routes and models together, for each model is a route: as many as a 16-bit number can tell apart.
+const MOST_ROUTES: usize = u16::MAX as usize;
+
 impl Topology {
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.models.is_empty() {
@@ -12,6 +21,11 @@ impl Topology {
         if self.models.len() > usize::from(u8::MAX) {
             return Err(self.error(&["models"], "there are more than 255 models"));
         }
+        if self.models.len() + self.routes.len() > MOST_ROUTES {
+            let reason = format!("there are more than {MOST_ROUTES} routes and models together");
+            return Err(self.error(&["routes"], reason));
+        }
+        self.check_origins()?;
         for (name, model) in &self.models {
             self.check_model(name, model)?;
         }
@@ -41,8 +55,9 @@ impl Topology {
                 "quantisation is not yet supported; leave it out to use the weights as they are";
             return Err(self.error(&["models", name, "quantize"], reason));
         }
-        if model.threads == Some(0) {
-            return Err(self.error(&["models", name, "threads"], "a model needs at least 1 thread"));
+        if model.threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
+            let reason = format!("a model needs at least 1 thread and at most {MOST_THREADS}");
+            return Err(self.error(&["models", name, "threads"], reason));
         }
         if model.kv_positions == Some(0) {
             let reason = "a KV cache of 0 positions can hold no request";
@@ -95,6 +110,10 @@ impl Topology {
                 return Err(self.error(&["limits", key], "must be at least 1"));
             }
         }
+        if limits.requests > MOST_REQUESTS {
+            let reason = format!("must be at most {MOST_REQUESTS}");
+            return Err(self.error(&["limits", "requests"], reason));
+        }
         for (key, value) in [("grace", limits.grace), ("stall_timeout", limits.stall_timeout)] {
             if value < Duration::from_millis(10) {
                 return Err(self.error(&["limits", key], "must be at least 10ms"));
@@ -104,6 +123,27 @@ impl Topology {
             return Err(self.error(&["restart", "within"], "must be longer than nothing"));
         }
         Ok(())
+    }
+
+    /// An origin is compared with what a browser sends, letter by letter: one of another form would never match.
+    fn check_origins(&self) -> Result<(), Error> {
+        let fits = |origin: &String| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            origin == "*"
+                || origin == "null"
+                || origin.chars().all(|c| c.is_ascii_graphic())
+                    && host.is_some_and(|host| !host.is_empty() && !host.contains('/'))
+        };
+        match self.http.cors.iter().position(|origin| !fits(origin)) {
+            None => Ok(()),
+            Some(index) => {
+                let reason = format!(
+                    "`{}` is not an origin; write it as in https://example.org:8443, or `*` for all",
+                    self.http.cors[index]
+                );
+                Err(self.error(&["http", "cors", &index.to_string()], reason))
+            }
+        }
     }
 
     /// Names stand in URLs, logs and requests.

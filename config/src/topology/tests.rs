@@ -68,7 +68,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("models:\n  a: { device: cpu }\n", "t.yaml:2: `models.a.path`: is missing"),
     ("routes: {}\n", "`models`: is missing"),
     ("models: {}\n", "t.yaml:1: `models`: there is no model"),
-    ("models: 3\n", "t.yaml:1: `models`: expected a map, found"),
+    ("models: 3\n", "t.yaml:1: `models`: expected settings with their names, found"),
     ("models: { a: 3 }\n", "`models.a`: expected a path, or settings with a `path`, found"),
     ("models: { 'a/b': x }\n", "`models.a/b`: a name consists of letters"),
     (
@@ -83,7 +83,10 @@ const FAULTS: &[(&str, &str)] = &[
         "models: { a: { path: x, threads: 0 } }\n",
         "`models.a.threads`: a model needs at least 1 thread",
     ),
-    ("models: { a: { path: x, threads: -1 } }\n", "`models.a.threads`: expected usize, found"),
+    (
+        "models: { a: { path: x, threads: -1 } }\n",
+        "`models.a.threads`: expected a whole number, not negative, found",
+    ),
     ("models: { a: { path: x, kv_positions: 0 } }\n", "`models.a.kv_positions`: a KV cache of 0"),
     (
         "models: { a: x }\nnodes: { n: {} }\n",
@@ -100,7 +103,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("models: { a: x }\nlimits: { requests: 0 }\n", "`limits.requests`: must be at least 1"),
     (
         "models: { a: x }\nlimits: { requests: many }\n",
-        "`limits.requests`: expected usize, found string",
+        "`limits.requests`: expected a whole number, not negative, found string",
     ),
     ("models: { a: x }\nmemory: { cpu: lots }\n", "`memory.cpu`: `lots` is not a size"),
     ("models: { a: x }\nlog: { format: xml }\n", "`log.format`: `xml` is not one of text, json"),
@@ -121,6 +124,26 @@ const FAULTS: &[(&str, &str)] = &[
         "`batching.a.max_batch_rows`: must be",
     ),
     ("", "t.yaml:1: `models`: is missing"),
+    ("models: { a: x }\nlimits: [1]\n", "t.yaml:2: `limits`: expected settings with their names"),
+    ("models: { a: x }\nlog: [info]\n", "t.yaml:2: `log`: expected settings with their names"),
+    (
+        "models: { a: x }\nbatching: { a: [1, 1] }\n",
+        "`batching.a`: expected settings with their names",
+    ),
+    ("models: { a: x }\nroutes: { r: 1 }\n", "`routes.r`: expected settings with their names"),
+    ("models: { a: { path: x, threads: 1025 } }\n", "`models.a.threads`: a model needs at least 1"),
+    (
+        "models: { a: x }\nlimits: { requests: 2305843009213693952 }\n",
+        "`limits.requests`: must be at most 1048576",
+    ),
+    (
+        "models: { a: x }\nhttp: { cors: ['a b'] }\n",
+        "t.yaml:2: `http.cors.0`: `a b` is not an origin",
+    ),
+    (
+        "models: { a: x }\nhttp: { cors: ['*', 'http://a/'] }\n",
+        "`http.cors.1`: `http://a/` is not an origin",
+    ),
     ("- a\n", "the document is not a mapping"),
 ];
 
@@ -200,6 +223,35 @@ fn the_environment_goes_over_the_file_and_flags_over_both() {
 }
 
 #[test]
+fn origins_have_the_form_that_browsers_send() {
+    let text =
+        format!("{MODELS}http: {{ cors: ['*', 'null', 'https://a.org', 'http://[::1]:80'] }}\n");
+    assert_eq!(parse(&text).unwrap().http.cors.len(), 4);
+}
+
+#[test]
+fn more_routes_than_can_be_told_apart_are_refused() {
+    let mut topology =
+        parse("models: { a: x }\nroutes: { r: { entry: a, policy: { kind: k } } }\n").unwrap();
+    let route = topology.routes["r"].clone();
+    topology.routes = (1..65_535).map(|number| (format!("r{number}"), route.clone())).collect();
+    assert_eq!(topology.check(), Ok(()));
+    topology.routes.insert("one-more".to_owned(), route);
+    let told = topology.check().unwrap_err().to_string();
+    assert!(told.contains("`routes`: there are more than 65535 routes and models"), "{told}");
+}
+
+#[test]
+fn a_variable_full_of_brackets_is_a_text() {
+    for bracket in ["[", "{a=", "[{"] {
+        let value = bracket.repeat(30_000);
+        let environment = vec![("TOKENROUTER_LIMITS__REQUESTS".to_owned(), value)];
+        let told = Topology::load(&Sources { environment, ..Sources::default() }).unwrap_err();
+        assert!(told.to_string().contains("`limits.requests`: expected a whole number"), "{told}");
+    }
+}
+
+#[test]
 fn a_fault_from_environment_or_flag_names_it() {
     let variable = |name: &str, value: &str| Sources {
         environment: vec![(name.to_owned(), value.to_owned())],
@@ -220,7 +272,7 @@ fn a_fault_from_environment_or_flag_names_it() {
         ),
         (
             variable("TOKENROUTER_NODES__A", "1"),
-            "environment variable TOKENROUTER_NODES: `nodes`: more than",
+            "environment variable TOKENROUTER_NODES__A: `nodes`: more than",
         ),
     ];
     for (sources, expected) in cases {
@@ -261,7 +313,7 @@ fn a_policy_section_is_parsed_strictly_and_without_its_kind() {
         ("{ kind: k, threshold: 0.5 }", "t.yaml:5: `routes.v1.0.policy.to`: is missing"),
         (
             "{ kind: k, to: b, threshold: high }",
-            "t.yaml:5: `routes.v1.0.policy.threshold`: expected f32",
+            "t.yaml:5: `routes.v1.0.policy.threshold`: expected a number",
         ),
     ];
     for (policy, expected) in cases {
