@@ -263,13 +263,11 @@ fn check_languages(topology: &Topology, catalog: &Catalog, models: &[Model]) -> 
 }
 
 fn batch(topology: &Topology, name: &str) -> BatchLimits {
-    match topology.batching.get(name) {
-        None => BatchLimits::default(),
-        Some(batching) => BatchLimits {
-            tokens_max: batching.max_batch_tokens,
-            rows_max: batching.max_batch_rows,
-            ..BatchLimits::default()
-        },
+    let batching = topology.batching.get(name).cloned().unwrap_or_default();
+    BatchLimits {
+        tokens_max: batching.max_batch_tokens,
+        rows_max: batching.max_batch_rows,
+        ..BatchLimits::default()
     }
 }
 

@@ -43,6 +43,19 @@ fn a_pool_of_its_own_bounds_the_context_of_its_routes() {
 }
 
 #[test]
+fn a_model_without_a_batching_section_has_the_defaults_of_one() {
+    let bounds = |text: &str| {
+        let topology = Topology::from_text(text, &Sources::default()).unwrap();
+        let bounds = batch(&topology, "a");
+        (bounds.tokens_max, bounds.rows_max)
+    };
+    let (alone, empty) = ("models: { a: 'demo:small' }\n", "batching: { a: {} }\n");
+    assert_eq!(bounds(alone), (512, 64));
+    assert_eq!(bounds(&format!("{alone}{empty}")), bounds(alone));
+    assert_eq!(bounds(&format!("{alone}batching: {{ a: {{ max_batch_rows: 2 }} }}\n")), (512, 2));
+}
+
+#[test]
 fn what_cannot_run_is_told_with_key_and_reason() {
     let models = "models: { a: 'demo:small', b: 'demo:large' }\n";
     let cases = [

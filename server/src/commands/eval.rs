@@ -224,6 +224,7 @@ fn routes(plan: &Plan, names: &[String]) -> Result<Vec<Route>, CommandError> {
         return Ok(catalog.routes.clone());
     }
     let find = |name: &String| {
+        let name = name.trim();
         catalog.find(name).cloned().ok_or_else(|| {
             let known = catalog.names().join(", ");
             CommandError::Other(format!("there is no route `{name}`; there are {known}"))
