@@ -122,7 +122,8 @@ impl Gateway {
         self.inner.requests_max - self.inner.permits.available_permits()
     }
 
-    /// Whether requests are taken and every loop is up.
+    /// Whether requests are taken, and every ClientLoop and DecodeLoop is up. A PeerLoop is not asked for: one that died is
+    /// replaced at once, and requests that need it wait.
     pub fn ready(&self) -> bool {
         let mut models = self.inner.models.iter();
         !self.inner.permits.is_closed()
