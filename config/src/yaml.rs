@@ -5,7 +5,7 @@
 use figment::value::{Dict, Map, Value};
 use figment::{Metadata, Profile, Provider};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Spanned, UserMessageFormatter};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,7 +34,9 @@ impl Yaml {
         // Otherwise a model named `y` or `no` would be a boolean.
         let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
         let root: Node = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
-            SyntaxError { line: e.location().map(|at| at.line()), reason: e.to_string() }
+            let line = e.location().map(|at| at.line());
+            // The plain wording advises on options of the library, which users of a topology cannot reach.
+            SyntaxError { line, reason: e.render_with_formatter(&UserMessageFormatter) }
         })?;
         let mut lines = Lines::new();
         match root.into_value(&mut Vec::new(), &mut lines) {
