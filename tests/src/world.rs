@@ -3,7 +3,7 @@
 //! interpreter of its policy says.
 //!
 //! Everything follows from the seed, so a failure is rerun by its number. Nothing here knows an actor, a socket or the
-//! time of day. Faults are events like any other ([`Event`]) or answers of a link, so that more kinds of them need no
+//! time of day. Faults are events like any other (`Event`) or answers of a link, so that more kinds of them need no
 //! other loop.
 
 mod engine;
