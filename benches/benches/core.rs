@@ -1,15 +1,18 @@
-//! The pure machines: nanoseconds per token of home and hosts together, of a ledger alone, of the batcher and of a draw.
+//! The pure machines: nanoseconds per token of home and hosts together, of a ledger alone, of the batcher,
+//! of a draw and of the sampler.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::sync::Arc;
 use tokenrouter_benches::machines::Machines;
 use tokenrouter_benches::{request, vocabulary};
+use tokenrouter_engine::sampler::Sampler;
+use tokenrouter_engine::signals;
 use tokenrouter_policies::route::baseline::{Always, Random};
 use tokenrouter_policies::{Draws, ModelIx, Policy, PolicyState, Purpose};
 use tokenrouter_protocol::{
-    BatchLimits, HomeId, Ledger, Life, ReportRow, RequestId, Route, RouteIx, RowOutcome, Tokens,
-    batcher,
+    BatchLimits, HomeId, Ledger, Life, ReportRow, RequestId, Route, RouteIx, RowOutcome, Sampling,
+    Tokens, batcher,
 };
 
 const TOKENS: u32 = 512;
@@ -80,5 +83,31 @@ fn small_parts(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, machines, ledger, small_parts);
+fn sampler(c: &mut Criterion) {
+    // Logits as a model gives them: a few likely tokens, many unlikely ones.
+    for vocabulary in [512u32, 151_936] {
+        let draws = Draws::new(1, 0);
+        let logit = |token| (12.0 * draws.uniform(token, Purpose::Token).powi(3)) as f32;
+        let logits: Vec<f32> = (0..vocabulary).map(logit).collect();
+        let mut group = c.benchmark_group(format!("sampler, vocabulary {vocabulary}"));
+        let warm = Sampling { temperature: 0.8, ..Sampling::GREEDY };
+        for (name, sampling) in [
+            ("greedy", Sampling::GREEDY),
+            ("temperature", warm),
+            ("top-k 40, top-p 0.95", Sampling { top_k: 40, top_p: 0.95, ..warm }),
+            ("top-p 0.95", Sampling { top_p: 0.95, ..warm }),
+        ] {
+            group.bench_function(name, |b| {
+                let mut sampler = Sampler::default();
+                b.iter(|| {
+                    let top = signals::top(black_box(&logits))?;
+                    Some(sampler.sample(&logits, &top, &sampling, || 0.4))
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, machines, ledger, small_parts, sampler);
 criterion_main!(benches);
