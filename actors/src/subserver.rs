@@ -63,7 +63,7 @@ enum Role {
     Peer,
 }
 
-/// How often the node asks owners at most before a request fails.
+/// Grants in a row that only the silence of owners asked for; after silence on the last the request fails.
 const SILENT_GRANTS_MAX: u32 = 4;
 
 pub(crate) struct Subserver;
