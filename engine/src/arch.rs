@@ -1,7 +1,7 @@
 //! What a decoder looks like: read from a model's `config.json`, without its weights.
 //!
 //! A family is a set of options over one plain pre-norm decoder with rotary positions, grouped-query attention and a
-//! gated MLP. Supporting another family means one more line in [`FAMILIES`], with its reference values in the tests.
+//! gated MLP. Supporting another family means one more line in `FAMILIES`, with its reference values in the tests.
 
 use crate::memory::Footprint;
 use serde::Deserialize;

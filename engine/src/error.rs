@@ -30,6 +30,14 @@ pub enum Error {
         /// The position.
         position: Position,
     },
+    /// The system refuses the memory of the KV pool.
+    #[error(
+        "the system refuses {bytes} bytes for the KV pool; lower the memory limit or the positions"
+    )]
+    Pool {
+        /// Bytes of the pool.
+        bytes: u64,
+    },
     /// A failure of the tensor library.
     #[error("tensor operation: {0}")]
     Tensor(#[from] candle_core::Error),

@@ -93,7 +93,7 @@ pub fn load_decoder(
     let network = builder.network(facts.context as usize)?;
     Ok(Decoder {
         network,
-        attention: Box::new(CpuAttention::new(shape)),
+        attention: Box::new(CpuAttention::new(shape)?),
         tables: BlockTables::new(pool),
         sampler: Sampler::default(),
         arch,

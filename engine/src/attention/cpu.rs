@@ -5,6 +5,7 @@
 //! without a horizontal sum; values lie `[16][head_dim]`, so that they are added up the same way.
 
 use super::{Attention, Batch, Shape};
+use crate::error::Error;
 use crate::exp::exp;
 use crate::kv::BLOCK;
 use crate::linear::with_slice;
@@ -44,12 +45,21 @@ struct Query<'a> {
 
 impl CpuAttention {
     /// An empty pool. The system gives the memory when a block is first used.
-    pub(crate) fn new(shape: Shape) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Pool`] where the system would never give so much.
+    pub(crate) fn new(shape: Shape) -> std::result::Result<Self, Error> {
         let size = shape.blocks as usize * shape.kv_heads * shape.head_dim * LANES;
+        // Asked for once and given back: a refusal is an error here, and would end the process below.
+        let refused = Vec::<f32>::new().try_reserve_exact(size).is_err();
+        if refused {
+            let bytes = size as u64 * size_of::<f32>() as u64 * 2 * shape.windows.len() as u64;
+            return Err(Error::Pool { bytes });
+        }
         let layer = |_: &Option<Position>| Layer { keys: vec![0.0; size], values: vec![0.0; size] };
         let layers = shape.windows.iter().map(layer).collect();
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
-        Self { shape, scale, layers, scores: Vec::new() }
+        Ok(Self { shape, scale, layers, scores: Vec::new() })
     }
 
     /// Writes the keys and values of the new tokens to their blocks.
