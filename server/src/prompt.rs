@@ -6,6 +6,7 @@ use crate::openai::Message;
 use minijinja::value::{Kwargs, Value as Jinja, ViaDeserialize};
 use minijinja::{Environment, ErrorKind, context};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -129,15 +130,17 @@ impl Template {
     }
 }
 
-/// What closes a mark; like its opening a character of private use, which a template has no reason to touch.
+/// What opens and closes a mark: characters of private use, which a template has no reason to touch.
+const MARK_START: char = '\u{e000}';
 const MARK_END: char = '\u{e001}';
 
-/// The beginning of all marks, which `text` does not contain.
+/// The beginning of all marks, which `text` does not contain. The text is read once, however many such beginnings a
+/// client has put into it.
 fn unused_prefix(text: &str) -> String {
-    (0_u32..)
-        .map(|attempt| format!("\u{e000}{attempt}:"))
-        .find(|prefix| !text.contains(prefix.as_str()))
-        .unwrap_or_default()
+    let numbers = text.split(MARK_START).skip(1).filter_map(|rest| rest.split_once(':'));
+    let taken: HashSet<u32> = numbers.filter_map(|(number, _)| number.parse().ok()).collect();
+    let free = (0..).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
+    format!("{MARK_START}{free}:")
 }
 
 fn mark(prefix: &str, index: usize) -> String {

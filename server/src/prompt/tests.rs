@@ -126,3 +126,18 @@ fn a_template_that_takes_marks_apart_gives_no_contents() {
     let rendered = template.render(&[message("user", "abc")], &Map::new()).unwrap();
     assert_eq!((rendered.text.as_str(), rendered.contents), ("a", None));
 }
+
+#[test]
+fn marks_avoid_every_mark_that_a_client_wrote() {
+    let forged = |numbers: std::ops::Range<u32>| -> String {
+        numbers.map(|number| format!("{MARK_START}{number}:")).collect()
+    };
+    assert_eq!(unused_prefix("no mark"), format!("{MARK_START}0:"));
+    let gap = format!("{}{}", forged(0..777), forged(778..50_000));
+    assert_eq!(unused_prefix(&gap), format!("{MARK_START}777:"));
+    let odd = format!("{MARK_START}{MARK_START}0:{MARK_START}1{MARK_START}2:x:{MARK_START}");
+    assert_eq!(unused_prefix(&odd), format!("{MARK_START}1:"));
+    let content = forged(0..50_000);
+    let rendered = demo().render(&[message("user", &content)], &Map::new()).unwrap();
+    assert_eq!(&rendered.text[rendered.contents.unwrap()[0].clone()], content);
+}
