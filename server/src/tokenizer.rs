@@ -15,6 +15,9 @@ mod bytes;
 
 use bytes::Scheme;
 
+/// Tokens are numbered below this: as many as a model's `vocab_size` may say.
+const MOST_TOKENS: Token = 1 << 20;
+
 /// A tokeniser that cannot be used, or a text that it refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
@@ -26,6 +29,9 @@ pub enum TokenizerError {
         "tokenizer.json has the decoder `{0}`; only byte-level and SentencePiece ones are supported"
     )]
     Decoder(String),
+    /// A token far beyond all others; a table of all tokens would not fit into memory.
+    #[error("tokenizer.json has a token {0}; tokens beyond {MOST_TOKENS} are not supported")]
+    Sparse(Token),
     /// A text cannot be encoded.
     #[error("the text cannot be tokenised: {0}")]
     Encode(String),
@@ -61,6 +67,10 @@ impl Tokenizer {
         plain.with_truncation(None).map_err(|e| file(&e))?;
         let added: HashMap<Token, AddedToken> =
             plain.get_added_tokens_decoder().into_iter().collect();
+        let ids = plain.get_vocab(true).into_values();
+        if let Some(token) = ids.max().filter(|token| *token >= MOST_TOKENS) {
+            return Err(TokenizerError::Sparse(token));
+        }
         let vocabulary = Arc::new(vocabulary(&plain, &added, scheme, end_of_sequence));
         let specials = added
             .into_iter()

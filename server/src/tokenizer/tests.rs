@@ -152,3 +152,17 @@ fn guarding_many_contents_keeps_every_one_apart() {
     assert_eq!(tokens.iter().filter(|&&token| token == 2).count(), 20_000);
     assert_eq!(tokens.iter().filter(|&&token| token == 1).count(), 20_000);
 }
+
+#[test]
+fn a_token_far_beyond_the_others_is_refused() {
+    let text = tokenrouter_models::demo("small").unwrap().tokenizer;
+    for (id, accepted) in [(MOST_TOKENS - 1, true), (MOST_TOKENS, false), (Token::MAX, false)] {
+        let mut json: Value = serde_json::from_str(text).unwrap();
+        json["model"]["vocab"]["zzz"] = id.into();
+        let made = Tokenizer::new(json.to_string().as_bytes(), vec![2]);
+        match made {
+            Ok(tokenizer) => assert!(accepted && tokenizer.vocabulary().len() == id as usize + 1),
+            Err(error) => assert!(!accepted && error == TokenizerError::Sparse(id), "{error}"),
+        }
+    }
+}
