@@ -4,6 +4,7 @@ use super::ApiError;
 use crate::catalog::Route;
 use crate::http::App;
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
@@ -16,8 +17,14 @@ pub async fn list(State(app): State<App>) -> Json<Value> {
 /// One route.
 ///
 /// # Errors
-/// 404 for one that does not exist.
-pub async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+/// 404 for one that does not exist, 400 for a name that is no text.
+pub async fn show(
+    State(app): State<App>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id.map_err(|e| {
+        ApiError::parameter("model", format!("the model's name cannot be read: {}", e.body_text()))
+    })?;
     Ok(Json(model(&app, app.route(&id)?)))
 }
 

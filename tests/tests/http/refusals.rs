@@ -52,6 +52,7 @@ async fn what_no_handler_takes_is_told_in_the_same_shape() {
     let (json, chat) = ("application/json", "/v1/chat/completions");
     let cases = [
         (Method::GET, "/nothing", json, String::new(), 404),
+        (Method::GET, "/v1/models/%FF", json, String::new(), 400),
         (Method::GET, chat, json, String::new(), 405),
         (Method::POST, "/health", json, String::new(), 405),
         (Method::POST, chat, "text/plain", question().to_string(), 415),
