@@ -20,10 +20,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokenrouter_actors::Gateway;
 use tokenrouter_protocol::Failure;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Bytes of a text that is prepared at once.
+const QUICK: usize = 2 << 10;
+
+/// Bytes beyond which a text is large, and how many such texts are prepared at a time.
+const LARGE: usize = 256 << 10;
+const LARGE_AT_ONCE: usize = 2;
 
 /// What every handler can reach.
 #[derive(Clone, Debug)]
@@ -37,6 +45,8 @@ struct Inner {
     draining: AtomicBool,
     most_choices: u32,
     started: u64,
+    /// A permit for each large text that may be prepared.
+    large: Arc<Semaphore>,
 }
 
 impl App {
@@ -49,6 +59,7 @@ impl App {
             draining: AtomicBool::new(false),
             most_choices,
             started: now(),
+            large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
         }))
     }
 
@@ -103,6 +114,33 @@ impl App {
             Failure::ModelLost { .. } if self.draining() => ApiError::draining(),
             other => other.into(),
         }
+    }
+
+    /// Does `work` on a text of `size` bytes: at once if that is quick, else where it holds up nobody. Of large texts only
+    /// a few at a time, since a tokeniser takes hundreds of times the memory that the text does.
+    ///
+    /// # Errors
+    /// Those of `work`, or 500 if it panics.
+    pub async fn prepare<T: Send + 'static>(
+        &self,
+        size: usize,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        if size <= QUICK {
+            return work();
+        }
+        let permit = match size > LARGE {
+            true => Arc::clone(&self.0.large).acquire_owned().await.ok(),
+            false => None,
+        };
+        let guarded = move || {
+            // Kept until the work is done, also where its client has left meanwhile.
+            let _permit = permit;
+            work()
+        };
+        tokio::task::spawn_blocking(guarded)
+            .await
+            .unwrap_or_else(|_| Err(ApiError::internal("the prompt could not be prepared")))
     }
 
     /// The route called `name`.
@@ -233,21 +271,4 @@ fn check_content_type(value: Option<&HeaderValue>) -> Result<(), ApiError> {
     }
     let message = format!("the content type is `{kind}`; send application/json");
     Err(ApiError::status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
-}
-
-/// Does `work` on a text of `size` bytes: at once if that is quick, else where it holds up nobody.
-///
-/// # Errors
-/// Those of `work`, or 500 if it panics.
-pub async fn prepare<T: Send + 'static>(
-    size: usize,
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    const QUICK: usize = 2048;
-    if size <= QUICK {
-        return work();
-    }
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|_| Err(ApiError::internal("the prompt could not be prepared")))
 }

@@ -2,7 +2,7 @@
 
 use super::response::Kind;
 use super::{ApiError, answer, request};
-use crate::http::{App, JsonBody, prepare};
+use crate::http::{App, JsonBody};
 use crate::{admission, random};
 use axum::extract::State;
 use axum::response::Response;
@@ -25,6 +25,6 @@ pub async fn create(
         let head = answer::head(Kind::Completion, route, request.options.include_usage);
         Ok((head, admitted, request.options.stream))
     };
-    let (head, admitted, stream) = prepare(size, read).await?;
+    let (head, admitted, stream) = app.prepare(size, read).await?;
     answer::answer(&app, head, admitted, stream, flight).await
 }

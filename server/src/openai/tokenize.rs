@@ -3,7 +3,7 @@
 use super::fields::{Fields, missing, wrong_type};
 use super::{ApiError, request};
 use crate::admission::{self, check_tokens};
-use crate::http::{App, JsonBody, prepare};
+use crate::http::{App, JsonBody};
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub async fn tokenize(
     let context = route.context;
     let tokens = if fields.take("messages").is_some() {
         let request = request::chat(&body, app.most_choices())?;
-        prepare(body.len(), move || admission::chat_prompt(&route, &request)).await?
+        app.prepare(body.len(), move || admission::chat_prompt(&route, &request)).await?
     } else {
         let prompt = fields.string("prompt")?.ok_or_else(|| missing("prompt"))?;
         let add_special = fields.boolean("add_special_tokens")?.unwrap_or(true);
@@ -30,7 +30,7 @@ pub async fn tokenize(
             let encoded = route.language.tokenizer.encode(&prompt, add_special);
             encoded.map_err(|e| ApiError::parameter("prompt", e.to_string()))
         };
-        prepare(body.len(), encode).await?
+        app.prepare(body.len(), encode).await?
     };
     Ok(Json(json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens})))
 }
