@@ -3,7 +3,8 @@
 
 use crate::cli::{Cli, Command};
 use crate::server::StartFailure;
-use std::io::IsTerminal;
+use std::future::Future;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use tokenrouter_config::{Error as TopologyError, LogFormat, Topology};
 use tracing_subscriber::EnvFilter;
@@ -75,10 +76,42 @@ fn start_log(topology: &Topology) -> Result<(), CommandError> {
     started.map_err(|e| CommandError::Other(format!("the log cannot be started: {e}")))
 }
 
-/// The runtime of everything but the models' own threads.
-fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Runs `work` on a runtime of everything but the models' own threads. What is still being done for a client when it
+/// ends, such as reading a long prompt, is not waited for.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|e| CommandError::Other(format!("the runtime cannot be started: {e}")))
+        .map_err(|e| CommandError::Other(format!("the runtime cannot be started: {e}")))?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    Ok(result)
+}
+
+/// Writes to standard output. A reader that wants no more is no fault.
+fn print(text: &str) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(CommandError::Other(format!("standard output cannot be written: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn what_is_still_being_done_for_a_client_is_not_waited_for() {
+        let (end, ended) = mpsc::channel::<()>();
+        let result = block_on(async move {
+            tokio::task::spawn_blocking(move || ended.recv());
+            7
+        });
+        assert_eq!(result.unwrap(), 7);
+        drop(end);
+    }
 }

@@ -51,6 +51,15 @@ fn a_good_topology_is_summed_up() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_told() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = program(&["check"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("error: standard output cannot be written: "), "{told}");
+}
+
+#[test]
 fn a_bad_topology_ends_with_2_and_file_key_and_reason() {
     let cases = [
         (
@@ -63,6 +72,7 @@ fn a_bad_topology_ends_with_2_and_file_key_and_reason() {
             "models: { a: 'demo:small', b: 'demo:large' }\nroutes:\n  r:\n    entry: a\n    policy: { kind: r-stitch, to: b, threshold: -1 }\n",
             "is not between 0 and 1",
         ),
+        ("level", "models: { a: 'demo:small' }\nlog: { level: a=b=c }\n", ":2: `log.level`: "),
         ("syntax", "models: [\n", ":1: unclosed bracket"),
     ];
     for (name, text, expected) in cases {

@@ -1,6 +1,6 @@
 //! `tokenrouter check`: everything about a topology that can be wrong, short of loading weights.
 
-use super::CommandError;
+use super::{CommandError, print, start_log};
 use crate::boot::Plan;
 use crate::cli::Check;
 use tokenrouter_config::{Bytes, Topology};
@@ -10,9 +10,10 @@ use tokenrouter_config::{Bytes, Topology};
 /// # Errors
 /// The first fault.
 pub fn run(arguments: &Check) -> Result<(), CommandError> {
-    let plan = Plan::new(Topology::load(&arguments.sources())?)?;
-    print!("{}", summary(&plan));
-    Ok(())
+    let topology = Topology::load(&arguments.sources())?;
+    // Also so that warnings are seen, such as one about a chat template that cannot be used.
+    start_log(&topology)?;
+    print(&summary(&Plan::new(topology)?))
 }
 
 /// Models, routes and memory in words.

@@ -1,7 +1,7 @@
 //! `tokenrouter eval`: how often each route is right, and who wrote its tokens. Runs in this process, through the same
 //! gateway as HTTP requests.
 
-use super::{CommandError, runtime, start_log};
+use super::{CommandError, block_on, print, start_log};
 use crate::admission;
 use crate::boot::Plan;
 use crate::catalog::{Catalog, Route};
@@ -56,9 +56,8 @@ pub fn run(arguments: &Eval) -> Result<(), CommandError> {
     let plan = Plan::new(topology)?;
     let routes = routes(&plan, &arguments.routes)?;
     let problems = problems(arguments)?;
-    let scores = runtime()?.block_on(measure(plan, arguments, routes, &problems))?;
-    println!("{scores}");
-    Ok(())
+    let scores = block_on(measure(plan, arguments, routes, &problems))??;
+    print(&format!("{scores}\n"))
 }
 
 async fn measure(

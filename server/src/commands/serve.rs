@@ -1,6 +1,6 @@
 //! `tokenrouter serve`: start, say where, serve, and stop when asked without losing a reply.
 
-use super::{CommandError, runtime, start_log};
+use super::{CommandError, block_on, print, start_log};
 use crate::boot::Plan;
 use crate::cli::Serve;
 use crate::server::Server;
@@ -15,13 +15,16 @@ pub fn run(arguments: &Serve) -> Result<(), CommandError> {
     let topology = Topology::load(&arguments.sources())?;
     start_log(&topology)?;
     let plan = Plan::new(topology)?;
-    runtime()?.block_on(serve(plan))
+    block_on(serve(plan))?
 }
 
 async fn serve(plan: Plan) -> Result<(), CommandError> {
-    let mut signals = Signals::new()?;
     let server = Server::start_plan(plan).await?;
-    println!("{}", greeting(&server));
+    // Not before: while the weights are read a signal ends the process, as nobody could answer it.
+    let mut signals = Signals::new()?;
+    if let Err(error) = print(&greeting(&server)) {
+        tracing::warn!("{error}");
+    }
     tokio::select! {
         reason = server.failed() => return Err(CommandError::Other(reason)),
         () = signals.next() => {}
@@ -72,7 +75,7 @@ fn greeting(server: &Server) -> String {
     format!(
         "TokenRouter listens on {url}; routes: {}\n\
          Try: curl -N {url}/v1/chat/completions -H 'content-type: application/json' -d '{{\"model\": \"{best}\", \
-         \"stream\": true, \"messages\": [{{\"role\": \"user\", \"content\": \"What is (37 * 46) + 15?\"}}]}}'",
+         \"stream\": true, \"messages\": [{{\"role\": \"user\", \"content\": \"What is (37 * 46) + 15?\"}}]}}'\n",
         names.join(", ")
     )
 }
