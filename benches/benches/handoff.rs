@@ -28,8 +28,8 @@ impl Policy for PingPong {
     fn needs(&self, at: ModelIx) -> SignalSet {
         let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, since)) = decided.take_if(|(to, _)| *to == at) {
-            // The receiver is gone once enough was measured.
-            drop(self.measured.send(since.elapsed()));
+            // The receiver outlives the node, so nothing is lost.
+            self.measured.send(since.elapsed()).unwrap_or_default();
         }
         SignalSet::NONE
     }

@@ -1,5 +1,7 @@
 //! The house rules that no compiler checks: the walls between layers, and the size and opening of files.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
