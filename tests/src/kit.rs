@@ -1,10 +1,5 @@
 //! A node over real models, driven through its gateway, for tests that compare whole replies.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests, outside of the functions that the lint spares"
-)]
-
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::time::Duration;
