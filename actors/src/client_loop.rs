@@ -1,13 +1,13 @@
 //! ClientLoop: the home of the requests that enter at one model. It commits, moves and finishes them.
 //! Parent: Subserver.  Children: none.  Talks to: sessions, its own DecodeLoop and PeerLoop.
-//! After a restart: a new life of the home without requests.
+//! After a restart: a new life of the home without requests. Each session brings its own back, from the copy it keeps.
 //!
 //! It never makes JSON and never waits: sessions get tokens and text through channels of their own, and all thinking
 //! happens in [`tokenrouter_protocol::Home`].
 
 use crate::clock::Clock;
 use crate::decode_loop::DecodeMsg;
-use crate::gateway::Event;
+use crate::gateway::Word;
 use crate::peer_loop::PeerMsg;
 use crate::seat::Seat;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -16,19 +16,21 @@ use std::time::Duration;
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::home::{Counters, Effect};
 use tokenrouter_protocol::{
-    Failure, Home, HomeConfig, HomeSays, ModelSays, Parcel, Request, RequestId,
+    Adoption, Failure, Home, HomeConfig, HomeSays, ModelSays, Parcel, Request, RequestId,
 };
 use tokio::sync::mpsc;
 
 /// What a ClientLoop is told.
 #[derive(Debug)]
 pub(crate) enum ClientMsg {
-    /// A session wants a choice generated; its events go to `events`.
+    /// A session wants a choice generated; what comes of it goes to `session`.
     Open {
         request: Box<Request>,
-        events: mpsc::UnboundedSender<Event>,
+        session: mpsc::UnboundedSender<Word>,
         reply: RpcReplyPort<Result<RequestId, Failure>>,
     },
+    /// A session brings back a choice that an earlier life of this home had.
+    Adopt { rid: RequestId, copy: Box<Adoption>, session: mpsc::UnboundedSender<Word> },
     /// A session is gone.
     Cancel(RequestId),
     /// A model speaks to this home.
@@ -69,7 +71,7 @@ pub(crate) struct ClientLoop;
 pub(crate) struct State {
     core: Home,
     effects: Vec<Effect>,
-    sessions: HashMap<RequestId, mpsc::UnboundedSender<Event>>,
+    sessions: HashMap<RequestId, mpsc::UnboundedSender<Word>>,
     args: ClientArgs,
 }
 
@@ -97,8 +99,12 @@ impl Actor for ClientLoop {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.args.clock.now();
         match message {
-            ClientMsg::Open { request, events, reply } => {
-                state.open(now, *request, events, reply);
+            ClientMsg::Open { request, session, reply } => {
+                state.open(now, *request, session, reply);
+            }
+            ClientMsg::Adopt { rid, copy, session } => {
+                state.sessions.insert(rid, session);
+                state.core.adopt(now, rid, *copy, &mut state.effects);
             }
             ClientMsg::Cancel(rid) => {
                 if state.sessions.remove(&rid).is_some() {
@@ -123,12 +129,12 @@ impl State {
         &mut self,
         now: Duration,
         request: Request,
-        events: mpsc::UnboundedSender<Event>,
+        session: mpsc::UnboundedSender<Word>,
         reply: RpcReplyPort<Result<RequestId, Failure>>,
     ) {
         let opened = self.core.open(now, request, &mut self.effects);
         if let Ok(rid) = opened {
-            self.sessions.insert(rid, events);
+            self.sessions.insert(rid, session);
             // The session was dropped while its request lay in the mailbox: nobody would ever cancel it.
             if reply.send(opened).is_err() {
                 self.sessions.remove(&rid);
@@ -154,14 +160,14 @@ impl State {
             match effect {
                 Effect::Say { to, says } => say(&self.args, to, says),
                 // A session that is gone has its cancellation on the way.
-                Effect::Progress { rid, progress } => {
+                Effect::Accepted { rid, progress, standing } => {
                     if let Some(session) = self.sessions.get(&rid) {
-                        drop(session.send(Event::Progress(progress)));
+                        drop(session.send(Word::Accepted { progress, standing }));
                     }
                 }
                 Effect::Done { rid, result } => {
                     if let Some(session) = self.sessions.remove(&rid) {
-                        drop(session.send(Event::Done(result)));
+                        drop(session.send(Word::Done(result)));
                     }
                 }
             }

@@ -1,7 +1,8 @@
 //! The gateway: how the people's side opens requests, and the sessions through which replies come back.
 //!
-//! A session that is dropped cancels its request everywhere. Nothing here blocks a loop: every session has a channel of
-//! its own, which holds at most one reply.
+//! A session that is dropped cancels its request everywhere. One whose home dies brings its request to the next life of
+//! that home, from the copy it keeps; its reader notices nothing. Nothing here blocks a loop: every session has a channel
+//! of its own, which holds at most one reply.
 
 use crate::client_loop::{ClientMsg, ClientView};
 use crate::decode_loop::{DecodeMsg, DecodeView};
@@ -9,7 +10,9 @@ use crate::seat::Seat;
 use ractor::RpcReplyPort;
 use std::sync::Arc;
 use tokenrouter_policies::ModelIx;
-use tokenrouter_protocol::{Failure, Outcome, PoolSize, Progress, Request, RequestId};
+use tokenrouter_protocol::{
+    Adoption, Failure, Outcome, PoolSize, Progress, Request, RequestId, Standing,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// What a session gets. `Done` is the last.
@@ -55,12 +58,22 @@ pub struct ModelView {
     pub decode: Option<DecodeView>,
 }
 
+/// What a home tells a session.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// A row was accepted: a piece for the reader, if it has one, and where the request stands now.
+    Accepted { progress: Option<Progress>, standing: Standing },
+    /// The end.
+    Done(Result<Outcome, Failure>),
+}
+
 /// One choice in flight.
 #[derive(Debug)]
 pub struct Session {
     rid: RequestId,
-    entry: ModelIx,
-    events: mpsc::UnboundedReceiver<Event>,
+    /// The copy of the ledger, for the next life of the home.
+    copy: Adoption,
+    words: mpsc::UnboundedReceiver<Word>,
     client: Seat<ClientMsg>,
     done: bool,
     _permit: OwnedSemaphorePermit,
@@ -88,24 +101,18 @@ impl Gateway {
         };
         let entry = self.inner.entries[request.route.index()];
         let mut client = self.inner.models[entry.index()].client.clone();
-        let request = Box::new(request);
         loop {
             let Some(home) = client.occupant().await else { return Err(Failure::Draining) };
-            let (sender, events) = mpsc::unbounded_channel();
+            let (session, words) = mpsc::unbounded_channel();
             let (reply, answer) = oneshot::channel();
             let reply = RpcReplyPort::from(reply);
-            let open = ClientMsg::Open { request: request.clone(), events: sender, reply };
+            let open = ClientMsg::Open { request: Box::new(request.clone()), session, reply };
             if home.cast(open).is_ok()
                 && let Ok(opened) = answer.await
             {
-                return Ok(Session {
-                    rid: opened?,
-                    entry,
-                    events,
-                    client,
-                    done: false,
-                    _permit: permit,
-                });
+                let rid = opened?;
+                let copy = Adoption { request, reply: Vec::new(), standing: None };
+                return Ok(Session { rid, copy, words, client, done: false, _permit: permit });
             }
             // That life of the home died with the request in its mailbox: the next one takes it.
             tokio::task::yield_now().await;
@@ -152,17 +159,43 @@ async fn ask<M: ractor::Message, T>(
 }
 
 impl Session {
-    /// The next event; `None` after [`Event::Done`].
+    /// The next event; `None` after [`Event::Done`]. Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        if self.done {
-            return None;
+        while !self.done {
+            match self.words.recv().await {
+                Some(Word::Accepted { progress, standing }) => {
+                    self.copy.standing = Some(standing);
+                    if let Some(progress) = progress {
+                        self.copy.reply.extend_from_slice(&progress.tokens);
+                        return Some(Event::Progress(progress));
+                    }
+                }
+                Some(Word::Done(result)) => {
+                    self.done = true;
+                    return Some(Event::Done(result));
+                }
+                None => {
+                    if self.move_on().await.is_none() {
+                        self.done = true;
+                        return Some(Event::Done(Err(Failure::Draining)));
+                    }
+                }
+            }
         }
-        let event = self.events.recv().await.unwrap_or_else(|| {
-            let reason = "its client loop died and lost the request".to_owned();
-            Event::Done(Err(Failure::ModelLost { model: self.entry, reason }))
-        });
-        self.done = matches!(event, Event::Done(_));
-        Some(event)
+        None
+    }
+
+    /// Brings the request to the next life of its home, once everything the last one said is heard; `None` where there
+    /// will be none. A life that dies before it takes the request closes the new channel as well, and this is done again.
+    async fn move_on(&mut self) -> Option<()> {
+        // The seat may still have the dead one on it.
+        tokio::task::yield_now().await;
+        let home = self.client.occupant().await?;
+        let (session, words) = mpsc::unbounded_channel();
+        self.words = words;
+        let copy = Box::new(self.copy.clone());
+        drop(home.cast(ClientMsg::Adopt { rid: self.rid, copy, session }));
+        Some(())
     }
 }
 

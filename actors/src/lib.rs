@@ -28,6 +28,6 @@ pub use client_loop::ClientView;
 pub use decode_loop::DecodeView;
 pub use gateway::{Event, Gateway, ModelView, Session};
 pub use http::Service;
-pub use node::{Node, StartError};
+pub use node::{Node, StartError, Target};
 pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec};
 pub use tokenrouter_policies::Budget;

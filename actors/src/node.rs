@@ -7,7 +7,7 @@
 use crate::clock::{Clock, Lives, process_start};
 use crate::gateway::{Gateway, Inner, Model};
 use crate::http::{Http, Service};
-use crate::seat::Chair;
+use crate::seat::{Chair, Death};
 use crate::spec::{ModelSpec, NodeSpec};
 use crate::subserver::{Chairs, Exhausted, Subserver, SubserverArgs};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
@@ -65,6 +65,12 @@ impl Node {
         drop(self.actor.cast(NodeMsg::Serve(service)));
     }
 
+    /// Kills an actor in the middle of whatever it does. Its parent replaces it; it counts against no budget. One that
+    /// does not exist is left alone.
+    pub fn kill(&self, target: Target) {
+        drop(self.actor.cast(NodeMsg::Kill(target)));
+    }
+
     /// Waits until the node gives up; the reason, for the last words of the process.
     pub async fn failed(&self) -> String {
         let mut failure = self.failure.clone();
@@ -85,7 +91,25 @@ impl Node {
 
 /// What the node is told.
 pub(crate) enum NodeMsg {
+    /// Run this accept loop.
     Serve(Service),
+    /// Kill this actor.
+    Kill(Target),
+}
+
+/// An actor that can be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The home of a model.
+    Client(ModelIx),
+    /// The scheduler of a model.
+    Decode(ModelIx),
+    /// The door of a model.
+    Peer(ModelIx),
+    /// The supervisor of a model, and with it its three loops.
+    Subserver(ModelIx),
+    /// The accept loop.
+    Http,
 }
 
 struct NodeActor;
@@ -97,8 +121,8 @@ struct Args {
 
 struct State {
     args: Args,
-    subservers: HashMap<ActorId, usize>,
-    service: Option<(ActorId, Service)>,
+    subservers: HashMap<ActorId, (usize, ActorRef<()>)>,
+    service: Option<(ActorRef<()>, Service)>,
     /// Deaths of each subserver, then of Http.
     tallies: Vec<Tally>,
 }
@@ -131,6 +155,10 @@ impl Actor for NodeActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NodeMsg::Serve(service) => state.serve(service, &myself).await,
+            NodeMsg::Kill(target) => {
+                state.kill(target);
+                Ok(())
+            }
         }
     }
 
@@ -140,25 +168,19 @@ impl Actor for NodeActor {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let (id, reason, exhausted) = match event {
-            SupervisionEvent::ActorFailed(who, error) => {
-                (who.get_id(), error.to_string(), error.is::<Exhausted>())
-            }
-            SupervisionEvent::ActorTerminated(who, _, reason) => {
-                (who.get_id(), reason.unwrap_or_else(|| "it was stopped".to_owned()), false)
-            }
-            _ => return Ok(()),
-        };
+        let Some(death) = Death::of(event) else { return Ok(()) };
+        let exhausted = death.error.is_some_and(|error| error.is::<Exhausted>());
+        let Death { id, reason, killed, .. } = death;
         let now = state.args.children.first().map(|c| c.clock.now()).unwrap_or_default();
-        if let Some(index) = state.subservers.remove(&id) {
-            if exhausted || !state.tallies[index].allow(now) {
+        if let Some((index, _)) = state.subservers.remove(&id) {
+            if exhausted || (!killed && !state.tallies[index].allow(now)) {
                 return state.give_up(&myself, reason);
             }
             tracing::warn!(model = state.args.children[index].name, reason, "a subserver died");
             return state.start(index, &myself).await;
         }
-        if let Some((_, service)) = state.service.take_if(|(http, _)| *http == id) {
-            if state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
+        if let Some((_, service)) = state.service.take_if(|(http, _)| http.get_id() == id) {
+            if !killed && state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
                 return state.give_up(&myself, format!("HTTP cannot be kept alive: {reason}"));
             }
             tracing::warn!(reason, "Http died");
@@ -176,7 +198,7 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let args = self.args.children[index].clone();
         let (actor, _) = Subserver::spawn_linked(None, Subserver, args, myself.get_cell()).await?;
-        self.subservers.insert(actor.get_id(), index);
+        self.subservers.insert(actor.get_id(), (index, actor));
         Ok(())
     }
 
@@ -187,8 +209,28 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let args = Arc::clone(&service);
         let (actor, _) = Http::spawn_linked(None, Http, args, myself.get_cell()).await?;
-        self.service = Some((actor.get_id(), service));
+        self.service = Some((actor, service));
         Ok(())
+    }
+
+    fn kill(&self, target: Target) {
+        let chairs = |model: ModelIx| self.args.children.get(model.index()).map(|c| &c.chairs);
+        match target {
+            Target::Client(model) => chairs(model).into_iter().for_each(|c| c.client.kill()),
+            Target::Decode(model) => chairs(model).into_iter().for_each(|c| c.decode.kill()),
+            Target::Peer(model) => chairs(model).into_iter().for_each(|c| c.peer.kill()),
+            Target::Subserver(model) => {
+                let mut subservers = self.subservers.values();
+                if let Some((_, actor)) = subservers.find(|(index, _)| *index == model.index()) {
+                    actor.kill();
+                }
+            }
+            Target::Http => {
+                if let Some((actor, _)) = &self.service {
+                    actor.kill();
+                }
+            }
+        }
     }
 
     fn give_up(

@@ -4,7 +4,7 @@
 //! whoever is there. What is said to an empty seat, or to a dying actor, is lost, as the mailbox of the dead is: the
 //! protocol notices and says it again.
 
-use ractor::{ActorRef, Message};
+use ractor::{ActorRef, Message, SupervisionEvent};
 use tokio::sync::watch;
 
 /// Where to speak to an actor, across its restarts.
@@ -59,6 +59,13 @@ impl<M: Message> Chair<M> {
         self.occupant.send_replace(None);
     }
 
+    /// Kills whoever sits here, in the middle of whatever it does.
+    pub(crate) fn kill(&self) {
+        if let Some(actor) = self.occupant.borrow().as_ref() {
+            actor.kill();
+        }
+    }
+
     /// Whether `id` sits here.
     pub(crate) fn is(&self, id: ractor::ActorId) -> bool {
         self.occupant.borrow().as_ref().is_some_and(|actor| actor.get_id() == id)
@@ -76,3 +83,37 @@ impl<M> Clone for Chair<M> {
         Self { occupant: self.occupant.clone() }
     }
 }
+
+/// The end of a child.
+#[derive(Debug)]
+pub(crate) struct Death {
+    /// Who.
+    pub(crate) id: ractor::ActorId,
+    /// Why, for people.
+    pub(crate) reason: String,
+    /// Whether somebody killed it, which says nothing about its health.
+    pub(crate) killed: bool,
+    /// What it failed with, if it failed.
+    pub(crate) error: Option<ractor::ActorProcessingErr>,
+}
+
+impl Death {
+    /// The death that an event tells of, if it does.
+    pub(crate) fn of(event: SupervisionEvent) -> Option<Self> {
+        match event {
+            SupervisionEvent::ActorFailed(who, error) => {
+                let reason = error.to_string();
+                Some(Self { id: who.get_id(), reason, killed: false, error: Some(error) })
+            }
+            SupervisionEvent::ActorTerminated(who, _, reason) => {
+                let reason = reason.unwrap_or_else(|| "it was stopped".to_owned());
+                let killed = reason == KILLED;
+                Some(Self { id: who.get_id(), reason, killed, error: None })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The reason that ractor gives for an actor that was killed.
+const KILLED: &str = "killed";

@@ -3,13 +3,13 @@
 //! After a restart: its three loops are new as well, as if each had died alone.
 //!
 //! One-for-one: a loop that dies is replaced on its seat, within a budget. Only a death without a completed step since
-//! the last one counts. Beyond the budget the requests that wait for the model fail, and the Node is told.
+//! the last one counts, and none that somebody asked for. Beyond the budget the requests that wait for the model fail, and the Node is told.
 
 use crate::client_loop::{ClientArgs, ClientLoop, ClientMsg};
 use crate::clock::{Clock, Lives};
 use crate::decode_loop::{DecodeArgs, DecodeLoop, DecodeMsg, homes};
 use crate::peer_loop::{PeerArgs, PeerLoop, PeerMsg};
-use crate::seat::{Chair, Seat};
+use crate::seat::{Chair, Death, Seat};
 use crate::spec::Limits;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
@@ -101,16 +101,15 @@ impl Actor for Subserver {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let (id, reason) = match event {
-            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), error.to_string()),
-            SupervisionEvent::ActorTerminated(who, _, reason) => {
-                (who.get_id(), reason.unwrap_or_else(|| "it was stopped".to_owned()))
-            }
-            _ => return Ok(()),
-        };
-        let Some(role) = state.role_of(id) else { return Ok(()) };
-        tracing::warn!(model = state.args.name, role = role.name(), reason, "a loop died");
-        state.bury(role, reason)?;
+        let Some(death) = Death::of(event) else { return Ok(()) };
+        let Some(role) = state.role_of(death.id) else { return Ok(()) };
+        tracing::warn!(
+            model = state.args.name,
+            role = role.name(),
+            reason = death.reason,
+            "a loop died"
+        );
+        state.bury(role, death)?;
         state.start(role, &myself).await?;
         if role == Role::Peer {
             state.say_door_lost();
@@ -121,14 +120,15 @@ impl Actor for Subserver {
 
 impl State {
     /// Empties the seat of the dead, unless too many died there.
-    fn bury(&mut self, role: Role, reason: String) -> Result<(), Exhausted> {
+    fn bury(&mut self, role: Role, death: Death) -> Result<(), Exhausted> {
         let chairs = &self.args.chairs;
         match role {
             Role::Client => chairs.client.leave(),
             Role::Decode => chairs.decode.leave(),
             Role::Peer => chairs.peer.leave(),
         }
-        if self.progress.swap(false, Ordering::Relaxed) {
+        let Death { reason, killed, .. } = death;
+        if killed || self.progress.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         if self.tallies[role as usize].allow(self.args.clock.now()) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokenrouter_actors::{
-    Budget, Event, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, Session,
+    Budget, Event, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, Session, Target,
 };
 use tokenrouter_engine::{Engine, Script};
 use tokenrouter_policies::route::baseline::{Always, Random};
@@ -238,6 +238,64 @@ async fn full_pools_delay_but_never_alter() {
         counters.evictions + counters.preemptions
     };
     assert!(views.iter().all(|v| taken(v) > 0), "the pools were never full: {views:?}");
+    assert_empty(&gateway).await;
+    node.stop().await;
+}
+
+/// Kills actors of the node until every session is read, each kind in turn; how many.
+async fn kill_until_done(node: &Node, done: &std::sync::atomic::AtomicBool) -> usize {
+    let targets = [LEFT, RIGHT].into_iter().flat_map(|model| {
+        [
+            Target::Decode(model),
+            Target::Peer(model),
+            Target::Client(model),
+            Target::Subserver(model),
+        ]
+    });
+    let mut kills = 0;
+    for target in targets.cycle() {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        node.kill(target);
+        kills += 1;
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    kills
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_death_of_any_actor_costs_a_token() {
+    let paced = || plain().with_step_time(|_| Duration::from_micros(200));
+    let limits = Limits {
+        grace: Duration::from_millis(200),
+        stall_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let node = Node::start(NodeSpec { limits, ..spec([paced(), paced()]) }).await.unwrap();
+    let gateway = node.gateway();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let requests = async {
+        for round in 0..4 {
+            let prompts: Vec<_> = (1..=16).map(|n| [round * 16 + n, 7, n]).collect();
+            let read_all = prompts.iter().map(|prompt| async {
+                read(gateway.open(request(MIXED, prompt, 150)).await.unwrap()).await
+            });
+            for (prompt, reply) in prompts.iter().zip(futures::future::join_all(read_all).await) {
+                let (tokens, text, outcome) = reply;
+                let expected = expected(prompt, 150);
+                assert_eq!(tokens, expected);
+                assert_eq!(text, expected.iter().map(|t| format!("{t} ")).collect::<String>());
+                let outcome = outcome.unwrap();
+                assert_eq!((outcome.finish, outcome.completion_tokens), (Finish::Length, 150));
+                let committed: u32 = outcome.shares.iter().map(|(_, s)| s.committed).sum();
+                assert_eq!(committed, 150, "every token has one writer");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let (kills, ()) = tokio::join!(kill_until_done(&node, &done), requests);
+    assert!(kills >= 100, "only {kills} kills");
     assert_empty(&gateway).await;
     node.stop().await;
 }

@@ -111,8 +111,8 @@ impl Machines {
                     self.counts.to_models += 1;
                     self.queue.push_back(Event::Model(to, says));
                 }
-                home::Effect::Progress { progress, .. } => {
-                    self.counts.tokens += progress.tokens.len() as u64;
+                home::Effect::Accepted { progress, .. } => {
+                    self.counts.tokens += progress.map_or(0, |p| p.tokens.len()) as u64;
                 }
                 home::Effect::Done { .. } => self.counts.finished += 1,
             }

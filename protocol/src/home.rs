@@ -6,7 +6,7 @@
 //! has closed them.
 
 use crate::id::{Fence, HomeId, Life, RequestId};
-use crate::ledger::{Ledger, Taken, Then};
+use crate::ledger::{Ledger, Standing, Taken, Then};
 use crate::message::{HomeSays, HomeWord, ModelSays, ModelWord, ReportRow};
 use crate::request::{Failure, Finish, Outcome, Progress, Request};
 use crate::route::Route;
@@ -14,7 +14,10 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokenrouter_policies::ModelIx;
+use tokenrouter_policies::{ModelIx, Token};
+use turns::Watch;
+
+mod turns;
 
 /// Time since the start of the process.
 pub type Time = Duration;
@@ -40,6 +43,17 @@ pub struct HomeConfig {
     pub adopt_grace: Duration,
 }
 
+/// What a session kept of a request, for a later life of its home.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    /// The request as it was opened.
+    pub request: Request,
+    /// The committed tokens of the reply.
+    pub reply: Vec<Token>,
+    /// Where it stood after the last accepted row, if there was one.
+    pub standing: Option<Standing>,
+}
+
 /// What a home wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -50,12 +64,14 @@ pub enum Effect {
         /// The words.
         says: HomeSays,
     },
-    /// Give this to the request's client.
-    Progress {
+    /// A row was accepted: give this to the request's session.
+    Accepted {
         /// The request.
         rid: RequestId,
-        /// The piece.
-        progress: Progress,
+        /// The piece for its client, if the row has one.
+        progress: Option<Progress>,
+        /// Where the request stands now, for the session's copy.
+        standing: Standing,
     },
     /// The request is over; nothing more comes for it.
     Done {
@@ -85,6 +101,8 @@ pub struct Counters {
     pub regrants: u64,
     /// Probes.
     pub probes: u64,
+    /// Requests of an earlier life that were taken up again.
+    pub adopted: u64,
 }
 
 /// The machine.
@@ -108,17 +126,6 @@ pub struct Home {
 struct Entry {
     ledger: Ledger,
     watch: Watch,
-}
-
-/// The watchdog of one turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Watch {
-    due: Time,
-    asked: bool,
-    /// Grants since the last accepted row that no row asked for: each doubles the wait.
-    grants: u32,
-    /// Those of them that only silence asked for: they count against the bound.
-    silent: u32,
 }
 
 #[derive(Debug)]
@@ -162,14 +169,27 @@ impl Home {
         self.number += 1;
         let rid = RequestId { home: self.config.home, born: self.config.life, number: self.number };
         let route = &self.config.routes[request.route.index()];
-        for model in &route.models {
-            self.live[model.index()] += 1;
-        }
-        let watch = Watch { due: now, ..Watch::default() };
-        self.ledgers.insert(rid, Entry { ledger: Ledger::open(rid, request, route), watch });
-        self.grant(now, rid);
+        self.enter(now, rid, Ledger::open(rid, request, route));
         self.flush(out);
         Ok(rid)
+    }
+
+    /// Takes up a request of an earlier life of this home, from the copy that its session kept, and grants its turn. One
+    /// that is here already is left as it is.
+    pub fn adopt(&mut self, now: Time, rid: RequestId, copy: Adoption, out: &mut Vec<Effect>) {
+        if self.ledgers.contains_key(&rid) {
+            return;
+        }
+        let route = &self.config.routes[copy.request.route.index()];
+        let ledger = Ledger::adopt(rid, copy.request, route, &copy.reply, copy.standing);
+        self.closing.remove(&rid);
+        self.counters.adopted += 1;
+        // What the earlier life had heard of models is still true, or will be found not to be.
+        for (model, life) in ledger.anchored() {
+            self.learn(now, model, life);
+        }
+        self.enter(now, rid, ledger);
+        self.flush(out);
     }
 
     /// Its client is gone: the request ends everywhere, and nobody is told how.
@@ -275,6 +295,16 @@ impl Home {
         assert!(self.closing.values().all(|c| !c.waiting.is_empty()), "closed but remembered");
     }
 
+    /// Takes a ledger among the living and grants its turn.
+    fn enter(&mut self, now: Time, rid: RequestId, ledger: Ledger) {
+        for model in &self.config.routes[ledger.route().index()].models {
+            self.live[model.index()] += 1;
+        }
+        let watch = Watch { due: now, ..Watch::default() };
+        self.ledgers.insert(rid, Entry { ledger, watch });
+        self.grant(now, rid);
+    }
+
     fn word(
         &mut self,
         now: Time,
@@ -323,9 +353,7 @@ impl Home {
             Taken::Accepted { progress, then } => {
                 self.counters.rows += 1;
                 entry.watch = Watch { due: now + self.config.stall_timeout, ..Watch::default() };
-                if let Some(progress) = progress {
-                    out.push(Effect::Progress { rid, progress });
-                }
+                out.push(Effect::Accepted { rid, progress, standing: entry.ledger.standing() });
                 match then {
                     Then::GoOn => {}
                     Then::Grant => self.grant(now, rid),
@@ -356,32 +384,6 @@ impl Home {
         }
     }
 
-    fn holding(
-        &mut self,
-        now: Time,
-        model: ModelIx,
-        rid: RequestId,
-        (fence, working, probe): (Option<Fence>, Option<u32>, Option<Fence>),
-    ) {
-        let Some(entry) = self.ledgers.get_mut(&rid) else {
-            if let Some(fence) = fence {
-                self.unknown(now, model, rid, fence);
-            }
-            return;
-        };
-        let ledger = &entry.ledger;
-        if probe != Some(ledger.fence()) || ledger.owner() != model {
-            return;
-        }
-        if fence == probe && working == Some(ledger.committed()) {
-            let wait = wait(self.config.stall_timeout, entry.watch.grants);
-            entry.watch = Watch { due: now + wait, asked: false, ..entry.watch };
-        } else {
-            entry.watch.silent += 1;
-            self.regrant(now, rid);
-        }
-    }
-
     /// Answers words about a request that is not here, unless it is being closed anyway or may still be adopted.
     fn unknown(&mut self, now: Time, model: ModelIx, rid: RequestId, fence: Fence) {
         self.counters.unknown += 1;
@@ -390,57 +392,6 @@ impl Home {
         if !self.closing.contains_key(&rid) && !adopting {
             self.say(model, HomeWord::Finish { rid, fence });
         }
-    }
-
-    fn learn(&mut self, now: Time, model: ModelIx, life: Life) {
-        if life <= self.lives[model.index()] {
-            return;
-        }
-        self.lives[model.index()] = life;
-        let orphans = self.owned_by(model, |ledger| ledger.granted() < life);
-        self.regrant_all(now, orphans);
-    }
-
-    fn watch(&mut self, now: Time, rid: RequestId, out: &mut Vec<Effect>) {
-        let Some(entry) = self.ledgers.get_mut(&rid) else { return };
-        let (owner, fence) = (entry.ledger.owner(), entry.ledger.fence());
-        if entry.watch.silent >= self.config.grants_max {
-            let grants = entry.watch.silent;
-            return self.fail(now, rid, Failure::Stalled { model: owner, grants }, out);
-        }
-        if entry.watch.asked {
-            entry.watch.silent += 1;
-            return self.regrant(now, rid);
-        }
-        let wait = wait(self.config.stall_timeout, entry.watch.grants);
-        entry.watch = Watch { due: now + wait, asked: true, ..entry.watch };
-        self.counters.probes += 1;
-        self.say(owner, HomeWord::Probe { rid, fence });
-    }
-
-    fn regrant_all(&mut self, now: Time, rids: Vec<RequestId>) {
-        for rid in rids {
-            self.regrant(now, rid);
-        }
-    }
-
-    /// A grant that no accepted row asked for: it counts, and doubles the wait, so that a slow path is not outrun.
-    fn regrant(&mut self, now: Time, rid: RequestId) {
-        if let Some(entry) = self.ledgers.get_mut(&rid) {
-            entry.watch.grants += 1;
-            self.counters.regrants += 1;
-            self.grant(now, rid);
-        }
-    }
-
-    fn grant(&mut self, now: Time, rid: RequestId) {
-        let Some(entry) = self.ledgers.get_mut(&rid) else { return };
-        let owner = entry.ledger.owner();
-        let grant = entry.ledger.grant(self.config.life, self.lives[owner.index()]);
-        entry.watch.due = now + wait(self.config.stall_timeout, entry.watch.grants);
-        entry.watch.asked = false;
-        self.counters.grants += 1;
-        self.say(owner, HomeWord::Grant(grant));
     }
 
     /// Takes the request out of the living and tells every model of its route, visited or not.
@@ -476,11 +427,6 @@ impl Home {
             out.push(Effect::Say { to, says });
         }
     }
-}
-
-/// The wait before an owner is asked, doubled for every grant to no effect, at most 256-fold.
-fn wait(timeout: Duration, grants: u32) -> Duration {
-    timeout * 2u32.pow(grants.min(8))
 }
 
 #[cfg(test)]

@@ -47,6 +47,19 @@ struct Anchor {
     have: Position,
 }
 
+/// Everything of a ledger but its tokens and text: who owns the turn, what travels with it, and what each model holds.
+/// A session keeps a copy, from which a later life of the home takes the request up again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    owner: ModelIx,
+    anchors: SmallVec<[Anchor; 4]>,
+    state: PolicyState,
+    aux: Aux,
+    proposal: Tokens,
+    shares: SmallVec<[(ModelIx, Share); 4]>,
+    fruitless: u32,
+}
+
 /// What became of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Taken {
@@ -104,6 +117,50 @@ impl Ledger {
             fruitless: 0,
             reply: Reply::new(request.stop),
         }
+    }
+
+    /// The ledger of a request that an earlier life of the home had: its committed reply so far, and where it stood after
+    /// the last row; `None` where there was none yet. No turn of this life is granted yet.
+    pub fn adopt(
+        rid: RequestId,
+        request: Request,
+        route: &Route,
+        reply: &[Token],
+        standing: Option<Standing>,
+    ) -> Self {
+        let mut ledger = Self::open(rid, request, route);
+        for &token in reply {
+            ledger.tokens.push(token);
+            // The text was shown before: the same tokens give the same text, and leave the same bytes waiting.
+            ledger.reply.push(route.vocabulary.visible(token));
+        }
+        ledger.reply.take(false);
+        if let Some(standing) = standing {
+            ledger.owner = standing.owner;
+            ledger.anchors = standing.anchors;
+            ledger.shares = standing.shares;
+            ledger.fruitless = standing.fruitless;
+            ledger.remember(standing.state, standing.aux, standing.proposal);
+        }
+        ledger
+    }
+
+    /// Where the request stands, for the copy that its session keeps.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            owner: self.owner,
+            anchors: self.anchors.clone(),
+            state: self.state.clone(),
+            aux: self.aux.clone(),
+            proposal: self.proposal.clone(),
+            shares: self.shares.clone(),
+            fruitless: self.fruitless,
+        }
+    }
+
+    /// The models that are known to hold something, and in which life.
+    pub fn anchored(&self) -> SmallVec<[(ModelIx, Life); 4]> {
+        self.anchors.iter().map(|anchor| (anchor.model, anchor.life)).collect()
     }
 
     /// Raises the turn and words it for the owner, whose life is `life`.

@@ -19,10 +19,10 @@ pub mod text;
 mod testing;
 
 pub use batcher::BatchLimits;
-pub use home::{Home, HomeConfig, Time};
+pub use home::{Adoption, Home, HomeConfig, Time};
 pub use host::{Host, HostConfig};
 pub use id::{Fence, HomeId, Life, RequestId};
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Standing};
 pub use message::{
     Admission, HomeSays, HomeWord, ModelSays, ModelWord, Parcel, PeerReq, ReportRow, RowOutcome,
 };

@@ -117,7 +117,8 @@ fn a_request_is_granted_told_and_handed_over() {
     let (to, grant) = granted(words);
     assert_eq!((to, grant.fence, grant.from, grant.life), (SMALL, fence(1), 0, life(0)));
     let out = hear(&mut home, 1, (SMALL, 0), &[offer(rid, 1, 2, "a", next(LARGE))]);
-    let [Effect::Progress { progress, .. }, Effect::Say { to: LARGE, says }] = out.as_slice()
+    let [Effect::Accepted { progress: Some(progress), .. }, Effect::Say { to: LARGE, says }] =
+        out.as_slice()
     else {
         panic!("{out:?}")
     };

@@ -110,7 +110,9 @@ impl World {
     /// Invariant 2: whatever reaches a client was offered by the owner of the current turn.
     pub(crate) fn check_owner(&self, offers: &[Offer], effects: &[home::Effect]) {
         for effect in effects {
-            let home::Effect::Progress { rid, progress } = effect else { continue };
+            let home::Effect::Accepted { rid, progress: Some(progress), .. } = effect else {
+                continue;
+            };
             let offer =
                 offers.iter().find(|offer| offer.rid == *rid && Some(offer.by) == offer.owner);
             let offer = offer.unwrap_or_else(|| panic!("{rid}: words of a model that has no turn"));
@@ -128,7 +130,8 @@ impl World {
                     }
                 }
             }
-            home::Effect::Progress { rid, progress } => {
+            home::Effect::Accepted { progress: None, .. } => {}
+            home::Effect::Accepted { rid, progress: Some(progress), .. } => {
                 let case = &mut self.cases[self.by_rid[rid]];
                 assert_eq!(case.fate, Fate::Live(*rid), "progress of a request that is over");
                 for &token in &progress.tokens {
