@@ -60,6 +60,10 @@ pub struct ModelView {
 
 /// What a home tells a session.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one comes with every token: boxed it would allocate"
+)]
 pub(crate) enum Word {
     /// A row was accepted: a piece for the reader, if it has one, and where the request stands now.
     Accepted { progress: Option<Progress>, standing: Standing },
