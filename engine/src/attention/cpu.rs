@@ -1,5 +1,6 @@
 //! Paged attention on the CPU. A query is computed alone, over its blocks in order, so its bits depend on nothing but its
-//! own sequence; several threads share the queries, never one query.
+//! own sequence; what the queries of a few tokens share is the reading of the blocks they see, which is what a long context
+//! costs. Several threads share the queries, never one query.
 //!
 //! Keys lie transposed within a block, `[head_dim][16]`, so that the scores of 16 positions come out of one vector loop
 //! without a horizontal sum; values lie `[16][head_dim]`, so that they are added up the same way.
@@ -11,11 +12,13 @@ use crate::kv::BLOCK;
 use crate::linear::with_slice;
 use candle_core::{Device, Result, Tensor};
 use rayon::prelude::*;
-use std::ops::Range;
 use tokenrouter_policies::Position;
 
 /// Positions in a block.
 const LANES: usize = BLOCK as usize;
+
+/// Most tokens of a row that look together.
+const TOGETHER: usize = 4;
 
 /// Multiply-adds below which a second thread costs more than it gives.
 const PARALLEL: usize = 1 << 19;
@@ -25,7 +28,7 @@ pub(crate) struct CpuAttention {
     shape: Shape,
     scale: f32,
     layers: Vec<Layer>,
-    scores: Vec<f32>,
+    scratch: Scratch,
 }
 
 /// Keys `[blocks][kv_heads][head_dim][16]` and values `[blocks][kv_heads][16][head_dim]`.
@@ -34,13 +37,23 @@ struct Layer {
     values: Vec<f32>,
 }
 
-/// One query head of one token, and what it looks at.
-struct Query<'a> {
-    query: &'a [f32],
-    kv_head: usize,
+/// Tokens of one row that look together, so that each block they see is read once for all of them.
+struct Group<'a> {
     table: &'a [u32],
-    /// The positions it sees; the last is its own.
-    seen: Range<usize>,
+    /// Of the first token; the others follow.
+    position: usize,
+    /// `[tokens][heads][head_dim]`, like `out`.
+    queries: &'a [f32],
+    out: &'a mut [f32],
+}
+
+/// What a group needs meanwhile.
+#[derive(Default)]
+struct Scratch {
+    /// For each query of a key head, its scores with every block of the group.
+    scores: Vec<f32>,
+    /// For each query, the sum of its weights.
+    totals: Vec<f32>,
 }
 
 impl CpuAttention {
@@ -59,7 +72,7 @@ impl CpuAttention {
         let layer = |_: &Option<Position>| Layer { keys: vec![0.0; size], values: vec![0.0; size] };
         let layers = shape.windows.iter().map(layer).collect();
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
-        Ok(Self { shape, scale, layers, scores: Vec::new() })
+        Ok(Self { shape, scale, layers, scratch: Scratch::default() })
     }
 
     /// Writes the keys and values of the new tokens to their blocks.
@@ -82,63 +95,99 @@ impl CpuAttention {
 
     /// All queries of the step, `[tokens][heads][head_dim]`, to as many outputs.
     fn attend(&mut self, layer: usize, queries: &[f32], batch: &Batch<'_>, out: &mut [f32]) {
-        let Shape { heads, kv_heads, head_dim, .. } = self.shape;
-        let window = self.shape.windows[layer].map_or(usize::MAX, |window| window as usize);
-        let query = |index: usize| {
-            let (row, position) = batch.tokens[index / heads];
-            let end = position as usize + 1;
-            Query {
-                query: &queries[index * head_dim..][..head_dim],
-                kv_head: index % heads / (heads / kv_heads),
-                table: batch.tables[row],
-                seen: end.saturating_sub(window)..end,
-            }
-        };
+        let width = self.shape.heads * self.shape.head_dim;
+        let groups = groups(batch, queries, out, width);
         let seen: usize = batch.tokens.iter().map(|(_, position)| *position as usize + 1).sum();
-        if rayon::current_num_threads() == 1 || 2 * seen * heads * head_dim < PARALLEL {
-            let mut scores = std::mem::take(&mut self.scores);
-            for (index, out) in out.chunks_exact_mut(head_dim).enumerate() {
-                self.look(layer, &query(index), &mut scores, out);
-            }
-            self.scores = scores;
+        if rayon::current_num_threads() == 1 || 2 * seen * width < PARALLEL {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            groups.into_iter().for_each(|group| self.look(layer, group, &mut scratch));
+            self.scratch = scratch;
             return;
         }
-        out.par_chunks_exact_mut(head_dim).enumerate().for_each_init(
-            Vec::new,
-            |scores, (i, out)| {
-                self.look(layer, &query(i), scores, out);
-            },
-        );
+        let look = |scratch: &mut Scratch, group| self.look(layer, group, scratch);
+        groups.into_par_iter().for_each_init(Scratch::default, look);
     }
 
-    /// One query: scores block by block, their softmax, then the sum of values position by position.
-    fn look(&self, layer: usize, query: &Query<'_>, scores: &mut Vec<f32>, out: &mut [f32]) {
+    /// The queries of a group: scores block by block, their softmax, then the sum of values position by position. What is
+    /// done for a query, and in which order, does not depend on the others; only the reading of blocks is shared.
+    fn look(&self, layer: usize, group: Group<'_>, scratch: &mut Scratch) {
         let Layer { keys, values } = &self.layers[layer];
-        let (kv_heads, head_dim) = (self.shape.kv_heads, self.shape.head_dim);
-        let size = head_dim * LANES;
-        let first = query.seen.start / LANES;
-        let blocks = &query.table[first..query.seen.end.div_ceil(LANES)];
-        let place = |block: u32| (block as usize * kv_heads + query.kv_head) * size;
-
-        scores.clear();
-        for &block in blocks {
-            let block = score(query.query, &keys[place(block)..][..size]);
-            scores.extend(block.map(|score| score * self.scale));
+        let (heads, kv_heads, head_dim) =
+            (self.shape.heads, self.shape.kv_heads, self.shape.head_dim);
+        let (size, share, tokens) =
+            (head_dim * LANES, heads / kv_heads, group.queries.len() / (heads * head_dim));
+        let window = self.shape.windows[layer].map_or(usize::MAX, |window| window as usize);
+        let sight = |token: usize| {
+            let end = group.position + token + 1;
+            end.saturating_sub(window)..end
+        };
+        let blocks = |token| sight(token).start / LANES..sight(token).end.div_ceil(LANES);
+        let all = blocks(0).start..blocks(tokens - 1).end;
+        let Scratch { scores, totals } = scratch;
+        scores.resize(tokens * share * all.len() * LANES, 0.0);
+        // Where the scores of a query with a block lie.
+        let line = |query: usize, block: usize| (query * all.len() + block - all.start) * LANES;
+        for kv_head in 0..kv_heads {
+            let place = |block: usize| (group.table[block] as usize * kv_heads + kv_head) * size;
+            let at =
+                |query: usize| (query / share * heads + kv_head * share + query % share) * head_dim;
+            let those_that_see = |block: usize| {
+                let see = (0..tokens).filter(move |token| blocks(*token).contains(&block));
+                see.flat_map(move |token| token * share..(token + 1) * share)
+            };
+            for block in all.clone() {
+                let keys = &keys[place(block)..][..size];
+                for query in those_that_see(block) {
+                    let products = score(&group.queries[at(query)..][..head_dim], keys);
+                    let lanes = products.map(|product| product * self.scale);
+                    scores[line(query, block)..][..LANES].copy_from_slice(&lanes);
+                }
+            }
+            totals.clear();
+            for query in 0..tokens * share {
+                let (blocks, sight) = (blocks(query / share), sight(query / share));
+                let from = line(query, blocks.start);
+                let scores = &mut scores[from..][..blocks.len() * LANES];
+                // Lanes that hold no position of this sequence, or one out of sight, weigh nothing, whatever lies in them.
+                scores[..sight.start - blocks.start * LANES].fill(f32::NEG_INFINITY);
+                scores[sight.end - blocks.start * LANES..].fill(f32::NEG_INFINITY);
+                totals.push(soften(scores));
+                group.out[at(query)..][..head_dim].fill(0.0);
+            }
+            for block in all.clone() {
+                let values = &values[place(block)..][..size];
+                for query in those_that_see(block) {
+                    let valid = LANES.min(sight(query / share).end - block * LANES);
+                    let lanes = &scores[line(query, block)..][..valid];
+                    add(lanes, values, &mut group.out[at(query)..][..head_dim]);
+                }
+            }
+            for (query, total) in totals.iter().enumerate() {
+                group.out[at(query)..][..head_dim].iter_mut().for_each(|out| *out /= total);
+            }
         }
-        // Lanes that hold no position of this sequence, or one out of sight, weigh nothing, whatever lies in them.
-        let (start, end) = (query.seen.start - first * LANES, query.seen.end - first * LANES);
-        scores[..start].fill(f32::NEG_INFINITY);
-        scores[end..].fill(f32::NEG_INFINITY);
-        let total = soften(scores);
-
-        out.fill(0.0);
-        for (index, &block) in blocks.iter().enumerate() {
-            let lanes = &scores[index * LANES..][..LANES];
-            let valid = LANES.min(end - index * LANES);
-            add(&lanes[..valid], &values[place(block)..][..size], out);
-        }
-        out.iter_mut().for_each(|out| *out /= total);
     }
+}
+
+/// The tokens of a step in groups that look together: consecutive ones of one row.
+fn groups<'a>(
+    batch: &Batch<'a>,
+    mut queries: &'a [f32],
+    mut out: &'a mut [f32],
+    width: usize,
+) -> Vec<Group<'a>> {
+    let mut groups = Vec::new();
+    for row in batch.tokens.chunk_by(|a, b| a.0 == b.0) {
+        for tokens in row.chunks(TOGETHER) {
+            let (asked, other_queries) = queries.split_at(tokens.len() * width);
+            let (given, other_out) = out.split_at_mut(tokens.len() * width);
+            (queries, out) = (other_queries, other_out);
+            let (row, position) = tokens[0];
+            let (table, position) = (batch.tables[row], position as usize);
+            groups.push(Group { table, position, queries: asked, out: given });
+        }
+    }
+    groups
 }
 
 impl Attention for CpuAttention {
