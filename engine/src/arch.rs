@@ -234,6 +234,9 @@ struct Rope {
     rope_type: Option<String>,
 }
 
+/// Most layers of a model; ten times what the deepest have.
+const LAYERS_MAX: usize = 4096;
+
 impl File {
     fn kv_heads(&self) -> usize {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
@@ -256,6 +259,13 @@ impl File {
             if found == 0 || found > 1 << 20 && key != "max_position_embeddings" {
                 return Err(value(key, found, "between 1 and 1048576"));
             }
+        }
+        if self.num_hidden_layers > LAYERS_MAX {
+            let wanted = format!("between 1 and {LAYERS_MAX}");
+            return Err(value("num_hidden_layers", self.num_hidden_layers, wanted));
+        }
+        if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
+            return Err(value("rms_norm_eps", self.rms_norm_eps, "a positive number"));
         }
         let heads = self.num_attention_heads;
         if !heads.is_multiple_of(self.kv_heads()) {

@@ -68,6 +68,8 @@ fn what_is_not_supported_is_named() {
         ("num_key_value_heads", 4.into(), "a divisor of num_attention_heads"),
         ("hidden_size", 0.into(), "`hidden_size` is 0"),
         ("vocab_size", 4_000_000_000_000_u64.into(), "`vocab_size`"),
+        ("num_hidden_layers", 1_000_000.into(), "`num_hidden_layers` is 1000000"),
+        ("rms_norm_eps", (-1.0).into(), "`rms_norm_eps` is -1"),
         ("head_dim", 31.into(), "`head_dim` is 31"),
         ("rope_theta", (-1.0).into(), "`rope_theta` is -1"),
         ("layer_types", serde_json::json!(["full_attention"]), "`layer_types` is 1 long"),
