@@ -1,4 +1,5 @@
-//! The protocol under faults: ten thousand seeded worlds keep every invariant and give every reference reply.
+//! The protocol under faults: ten thousand seeded worlds keep every invariant, lose whatever can be lost, and give every
+//! client its reply.
 
 use tokenrouter_tests::world::{FAULTS, KINDS, sweep};
 
@@ -14,9 +15,14 @@ fn every_world_keeps_the_invariants_and_comes_to_rest() {
     assert!(stats.finished > 20_000, "{stats}");
     for (kind, counts) in KINDS.iter().zip(stats.met.faults) {
         for (fault, count) in FAULTS.iter().zip(counts) {
-            assert!(count >= 100, "only {count} of {kind} met {fault}\n{stats}");
+            // Probes are few, and of those still fewer lie in a mailbox when it is lost.
+            let least = if *fault == "mailbox" { 20 } else { 100 };
+            assert!(count >= least, "only {count} of {kind} met {fault}\n{stats}");
         }
     }
+    let deaths = [stats.rebirths, stats.doors, stats.deaths, stats.adoptions, stats.abandoned];
+    assert!(deaths.iter().all(|count| *count >= 100), "{stats}");
+    assert!(stats.failed > 0, "{stats}");
     let [.., evictions, preemptions] = stats.host;
     assert!(evictions > 100 && preemptions > 100, "{stats}");
 }

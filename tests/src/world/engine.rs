@@ -1,5 +1,6 @@
 //! A fake engine: it keeps the real tokens of every sequence, and the next token is a hash of them. A cache that is
-//! wrong anywhere therefore writes a wrong text.
+//! wrong anywhere therefore writes a wrong text. A restless engine never samples the same twice, as a GPU may not: there
+//! nothing that was computed again can stand in for what a wrong cache holds.
 //!
 //! It asserts what a real engine relies on: one job at a time, rows that start where the cache ends, blocks within the
 //! pool. It keeps no time; the world does.
@@ -14,8 +15,30 @@ use tokenrouter_protocol::{CacheOp, Job, PoolSize, Row, RowOutput, Sampled, Sequ
 pub(crate) struct Engine {
     model: ModelIx,
     pool: PoolSize,
+    restless: bool,
+    /// Rows fed in all lives.
+    fed: u64,
     sequences: BTreeMap<SequenceId, Sequence>,
-    running: Option<Vec<RowOutput>>,
+    running: Option<Step>,
+}
+
+/// What a job came to.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    /// What the host is told.
+    pub(crate) outputs: Vec<RowOutput>,
+    /// What it is not told: what each row that sampled really stood on.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// What one row sampled, and after which tokens of the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) draws: Draws,
+    /// The position of the first sampled token.
+    pub(crate) start: Position,
+    /// By sampled token: the tokens in the cache before it, hashed, and itself.
+    pub(crate) sampled: Vec<(Chain, Token)>,
 }
 
 #[derive(Debug, Default)]
@@ -26,7 +49,7 @@ struct Sequence {
 }
 
 /// A hash of a run of tokens that grows token by token.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain(u64);
 
 impl Chain {
@@ -36,10 +59,15 @@ impl Chain {
     }
 }
 
-/// What `model` samples at `position` after the tokens of `chain`.
-pub(crate) fn sample(model: ModelIx, chain: Chain, draws: &Draws, position: Position) -> Sampled {
+/// What `model` samples at `position` after the tokens of `chain`; `salt` is 0 unless it is restless.
+pub(crate) fn sample(
+    model: ModelIx,
+    chain: Chain,
+    draws: &Draws,
+    (position, salt): (Position, u64),
+) -> Sampled {
     let drawn = draws.bits(position, Purpose::Token);
-    let bits = mix(chain.0 ^ drawn ^ mix(u64::from(model.0) + 77));
+    let bits = mix(chain.0 ^ drawn ^ mix(u64::from(model.0) + 77) ^ salt);
     let entropy = (bits >> 40) as f32 / (1 << 24) as f32;
     Sampled {
         token: (bits % u64::from(super::words::TOKENS)) as Token,
@@ -49,8 +77,8 @@ pub(crate) fn sample(model: ModelIx, chain: Chain, draws: &Draws, position: Posi
 
 impl Engine {
     /// An engine with an empty cache.
-    pub(crate) fn new(model: ModelIx, pool: PoolSize) -> Self {
-        Self { model, pool, sequences: BTreeMap::new(), running: None }
+    pub(crate) fn new(model: ModelIx, pool: PoolSize, restless: bool) -> Self {
+        Self { model, pool, restless, fed: 0, sequences: BTreeMap::new(), running: None }
     }
 
     /// Starts a job.
@@ -59,13 +87,16 @@ impl Engine {
         for op in job.ops {
             self.apply(op);
         }
-        let outputs = job.rows.into_iter().map(|row| self.feed(row)).collect();
+        let mut step = Step::default();
+        for row in job.rows {
+            self.feed(row, &mut step);
+        }
         assert!(self.blocks_used() <= self.pool.blocks, "the pool has no such blocks");
-        self.running = Some(outputs);
+        self.running = Some(step);
     }
 
     /// Ends the job.
-    pub(crate) fn finish(&mut self) -> Vec<RowOutput> {
+    pub(crate) fn finish(&mut self) -> Step {
         self.running.take().expect("a job was started")
     }
 
@@ -104,7 +135,9 @@ impl Engine {
         }
     }
 
-    fn feed(&mut self, row: Row) -> RowOutput {
+    fn feed(&mut self, row: Row, step: &mut Step) {
+        self.fed += 1;
+        let salt = if self.restless { mix(self.fed) } else { 0 };
         let held = self.sequences.entry(row.sequence).or_default();
         assert_eq!(held.tokens.len(), row.start as usize, "a row that does not join the cache");
         assert!(!row.tokens.is_empty(), "a row without tokens");
@@ -115,15 +148,20 @@ impl Engine {
             held.chains.push(chain);
         }
         let first = held.tokens.len() - usize::from(row.outputs);
-        let positions = held.chains[first..].iter().zip(first as Position + 1..);
-        positions
-            .map(|(&chain, position)| {
-                let mut sampled = sample(self.model, chain, &row.draws, position);
-                if !row.signals.entropy {
-                    sampled.signals = Signals::default();
-                }
-                sampled
-            })
-            .collect()
+        let mut source =
+            Source { draws: row.draws, start: first as Position + 1, sampled: Vec::new() };
+        let mut output = RowOutput::new();
+        for (&chain, position) in held.chains[first..].iter().zip(source.start..) {
+            let mut sampled = sample(self.model, chain, &row.draws, (position, salt));
+            if !row.signals.entropy {
+                sampled.signals = Signals::default();
+            }
+            source.sampled.push((chain, sampled.token));
+            output.push(sampled);
+        }
+        if !source.sampled.is_empty() {
+            step.sources.push(source);
+        }
+        step.outputs.push(output);
     }
 }

@@ -1,14 +1,17 @@
 //! The invariants, each a function, and what they remember. They look at the machines from outside and at what they say,
-//! and compare both with the reference and with the tokens the engines really hold.
+//! and compare both with the reference, where there is one, and with the tokens the engines really hold.
 
 use crate::world::World;
-use crate::world::plan::Planned;
-use crate::world::reference::{Reference, interpret};
+use crate::world::engine::{Chain, Source};
+use crate::world::plan::{GRANTS_MANY, Planned};
+use crate::world::reference::{Reference, interpret, read};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use tokenrouter_policies::{Draws, ModelIx, Purpose, Token};
+use tokenrouter_policies::{Draws, ModelIx, Position, Purpose, Token};
 use tokenrouter_protocol::residency::Phase;
 use tokenrouter_protocol::{
-    Fence, HomeWord, Life, ModelSays, ModelWord, Outcome, PeerReq, RequestId, Route, home,
+    Adoption, Failure, Fence, HomeWord, Life, ModelSays, ModelWord, Outcome, PeerReq, Progress,
+    ReportRow, RequestId, Route, RowOutcome, Tokens, home, host,
 };
 
 /// A request and what has come of it.
@@ -17,15 +20,24 @@ pub(crate) struct Case {
     pub(crate) fate: Fate,
     /// Its name, once it has entered.
     pub(crate) rid: Option<RequestId>,
-    draws: Draws,
-    prompt: usize,
-    reference: Reference,
-    /// The prompt and the whole reply.
+    /// What its session keeps.
+    pub(crate) copy: Adoption,
+    /// What must come of it; `None` where engines never sample the same twice.
+    reference: Option<Reference>,
+    /// The prompt and what the client has received.
     tokens: Vec<Token>,
-    /// Tokens the client has received.
-    pub(crate) received: usize,
+    /// The hash of these tokens.
+    chain: Chain,
+    /// The tokens received, and who wrote each.
+    pub(crate) written: Vec<(ModelIx, Token)>,
     text: String,
+    /// The turn granted last, and what it proposed.
     fence: Fence,
+    proposal: Tokens,
+    /// What offers that were not accepted yet were sampled on: by model, its life, turn and position.
+    sources: BTreeMap<(ModelIx, Life, Fence, Position), Source>,
+    /// The most positions that each life of a model said it holds.
+    held: BTreeMap<(ModelIx, Life), Position>,
 }
 
 /// Where a request stands.
@@ -33,14 +45,18 @@ pub(crate) struct Case {
 pub(crate) enum Fate {
     Planned,
     Live(RequestId),
+    /// Its home is dead, and its session has not brought it to the next life yet.
+    Away(RequestId),
     Cancelled,
     Done,
+    /// Its model stopped answering for too long.
+    Failed,
 }
 
 /// An offer that arrives at a home, and how things stood before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    rid: RequestId,
+    row: ReportRow,
     by: (ModelIx, Life, Fence),
     owner: Option<(ModelIx, Life, Fence)>,
 }
@@ -51,34 +67,85 @@ pub(crate) fn mark(draws: &Draws) -> u64 {
 }
 
 impl Case {
-    pub(crate) fn new(planned: &Planned, routes: &[Route]) -> Self {
-        let request = &planned.request;
-        let reference = interpret(request, &routes[request.route.index()]);
-        let written = reference.written.iter().map(|(_, token)| *token);
+    pub(crate) fn new(planned: &Planned, routes: &[Route], restless: bool) -> Self {
+        let request = planned.request.clone();
+        let reference = (!restless).then(|| interpret(&request, &routes[request.route.index()]));
+        let tokens = request.prompt.clone();
         Self {
             fate: Fate::Planned,
             rid: None,
-            draws: request.draws,
-            prompt: request.prompt.len(),
-            tokens: request.prompt.iter().copied().chain(written).collect(),
             reference,
-            received: 0,
+            chain: tokens.iter().fold(Chain::default(), |chain, &token| chain.and(token)),
+            tokens,
+            written: Vec::new(),
             text: String::new(),
             fence: Fence::default(),
+            proposal: Tokens::new(),
+            sources: BTreeMap::new(),
+            held: BTreeMap::new(),
+            copy: Adoption { request, reply: Vec::new(), standing: None },
         }
     }
 
     pub(crate) fn mark(&self) -> u64 {
-        mark(&self.draws)
+        mark(&self.copy.request.draws)
+    }
+
+    /// Whether nothing more comes of it.
+    fn over(&self) -> bool {
+        matches!(self.fate, Fate::Done | Fate::Cancelled | Fate::Failed)
+    }
+
+    /// The client receives a piece: each token once, in order, none after the end.
+    fn receive(&mut self, rid: RequestId, progress: &Progress) {
+        for &token in &progress.tokens {
+            if let Some(reference) = &self.reference {
+                let expected = reference.written.get(self.written.len());
+                assert_eq!(Some(&(progress.model, token)), expected, "{rid}: not the reference");
+            }
+            self.written.push((progress.model, token));
+            self.tokens.push(token);
+            self.chain = self.chain.and(token);
+            self.copy.reply.push(token);
+        }
+        self.text.push_str(&progress.text);
+        if let Some(reference) = &self.reference {
+            assert!(reference.text.starts_with(&self.text), "{rid}: {:?}", self.text);
+        }
+    }
+
+    /// Invariant 3 where it counts: the engine that offers a row had the committed prefix in its cache, and nothing else.
+    fn check_source(&mut self, (model, life, fence): (ModelIx, Life, Fence), row: &ReportRow) {
+        let rid = row.rid;
+        assert_eq!(row.start as usize, self.tokens.len(), "{rid}: accepted elsewhere");
+        let cached = self.held.entry((model, life)).or_default();
+        *cached = row.cached.max(*cached);
+        if !samples(row) {
+            return;
+        }
+        let source = self.sources.remove(&(model, life, fence, row.start));
+        let source = source.unwrap_or_else(|| panic!("{rid}: a row that no step sampled"));
+        assert_eq!(source.sampled[0].0, self.chain, "{rid}: sampled on other tokens");
+        let mut chain = self.chain;
+        for (at, &token) in row.tokens.iter().enumerate() {
+            let (stood_on, sampled) = source.sampled[at];
+            assert_eq!(stood_on, chain, "{rid}: sampled on other tokens, {at} ahead");
+            let proposed = self.proposal.get(at) == Some(&token);
+            assert!(token == sampled || proposed, "{rid}: a token that nobody sampled");
+            chain = chain.and(token);
+        }
     }
 
     /// The reply came to its end: it is the reference, token by token and byte by byte.
-    fn check_outcome(&self, outcome: &Outcome) {
-        let Reference { written, text, finish } = &self.reference;
+    fn check_outcome(&self, outcome: &Outcome, routes: &[Route]) {
+        let request = &self.copy.request;
+        let own = read(request, &routes[request.route.index()], &self.written);
+        let own = own.expect("the reply ends with its last token");
+        let Reference { written, text, finish } = self.reference.as_ref().unwrap_or(&own);
         assert_eq!(&outcome.finish, finish, "another reason");
-        assert_eq!(self.received, written.len(), "a reply of another length");
+        assert_eq!(&self.written, written, "another reply");
         assert_eq!(outcome.completion_tokens as usize, written.len(), "usage is what is committed");
-        assert_eq!(outcome.prompt_tokens as usize, self.prompt);
+        assert_eq!(outcome.prompt_tokens as usize, request.prompt.len());
         assert_eq!(&self.text, text, "another text");
         for (model, share) in &outcome.shares {
             let own = written.iter().filter(|(by, _)| by == model).count();
@@ -86,6 +153,11 @@ impl Case {
             assert!(share.generated >= share.committed, "committed but never sampled");
         }
     }
+}
+
+/// Whether a row is more than a chunk of a prompt.
+fn samples(row: &ReportRow) -> bool {
+    !row.tokens.is_empty() || row.outcome != RowOutcome::Going
 }
 
 impl World {
@@ -100,64 +172,85 @@ impl World {
             Some((ledger.owner(), ledger.granted(), ledger.fence()))
         };
         rows.map(|row| Offer {
-            rid: row.rid,
+            row: row.clone(),
             by: (says.model, says.life, row.fence),
             owner: turn(row.rid),
         })
         .collect()
     }
 
-    /// Invariant 2: whatever reaches a client was offered by the owner of the current turn.
-    pub(crate) fn check_owner(&self, offers: &[Offer], effects: &[home::Effect]) {
+    /// Notes what the rows of a step were sampled on.
+    pub(crate) fn remember(&mut self, sources: Vec<Source>, effects: &[host::Effect]) {
         for effect in effects {
-            let home::Effect::Accepted { rid, progress: Some(progress), .. } = effect else {
-                continue;
-            };
-            let offer =
-                offers.iter().find(|offer| offer.rid == *rid && Some(offer.by) == offer.owner);
+            let host::Effect::Say { says, .. } = effect else { continue };
+            for word in &says.words {
+                let ModelWord::Row(row) = word else { continue };
+                if !samples(row) {
+                    continue;
+                }
+                let case = &mut self.cases[self.by_rid[&row.rid]];
+                let own = |source: &&Source| mark(&source.draws) == case.mark();
+                let source = sources.iter().find(own).expect("a row of this step");
+                assert_eq!(source.start, row.start, "{}: an offer for another position", row.rid);
+                let key = (says.model, says.life, row.fence, row.start);
+                case.sources.insert(key, source.clone());
+            }
+        }
+    }
+
+    /// Invariant 2: whatever is accepted was offered by the owner of the current turn, and sampled on what is committed.
+    pub(crate) fn check_accepted(&mut self, offers: &[Offer], effects: &[home::Effect]) {
+        for effect in effects {
+            let home::Effect::Accepted { rid, progress, .. } = effect else { continue };
+            let offer = offers.iter().find(|o| o.row.rid == *rid && Some(o.by) == o.owner);
             let offer = offer.unwrap_or_else(|| panic!("{rid}: words of a model that has no turn"));
-            assert_eq!(offer.by.0, progress.model, "{rid}: another writer");
+            if let Some(progress) = progress {
+                assert_eq!(offer.by.0, progress.model, "{rid}: another writer");
+                assert!(offer.row.tokens.starts_with(&progress.tokens), "{rid}: other tokens");
+            }
+            self.cases[self.by_rid[rid]].check_source(offer.by, &offer.row);
         }
     }
 
     /// Invariants 1, 4 and 6, as far as a client can tell: each token once, in order, none after the end.
     pub(crate) fn check_home_effect(&mut self, home: usize, effect: &home::Effect) {
         match effect {
-            home::Effect::Say { says, .. } => {
+            home::Effect::Say { to, says } => {
                 for word in &says.words {
                     if let HomeWord::Grant(grant) = word {
-                        self.check_grant(home, grant);
+                        self.check_grant(home, *to, grant);
                     }
                 }
             }
-            home::Effect::Accepted { progress: None, .. } => {}
-            home::Effect::Accepted { rid, progress: Some(progress), .. } => {
+            home::Effect::Accepted { rid, progress, standing } => {
                 let case = &mut self.cases[self.by_rid[rid]];
                 assert_eq!(case.fate, Fate::Live(*rid), "progress of a request that is over");
-                for &token in &progress.tokens {
-                    let expected = case.reference.written.get(case.received);
-                    assert_eq!(
-                        Some(&(progress.model, token)),
-                        expected,
-                        "{rid}: not the reference"
-                    );
-                    case.received += 1;
+                case.copy.standing = Some(standing.clone());
+                if let Some(progress) = progress {
+                    case.receive(*rid, progress);
                 }
-                case.text.push_str(&progress.text);
-                assert!(case.reference.text.starts_with(&case.text), "{rid}: {:?}", case.text);
             }
             home::Effect::Done { rid, result } => {
                 let case = &mut self.cases[self.by_rid[rid]];
                 assert_eq!(case.fate, Fate::Live(*rid), "a request that ends twice");
-                case.fate = Fate::Done;
-                let outcome = result.as_ref().unwrap_or_else(|e| panic!("{rid} failed: {e}"));
-                case.check_outcome(outcome);
+                match result {
+                    Ok(outcome) => {
+                        case.fate = Fate::Done;
+                        case.check_outcome(outcome, &self.plan.routes);
+                    }
+                    Err(Failure::Stalled { grants, .. }) => {
+                        case.fate = Fate::Failed;
+                        assert!(*grants >= self.plan.grants_max, "{rid} failed early");
+                        assert!(self.plan.grants_max < GRANTS_MANY, "{rid} failed: never heard");
+                    }
+                    Err(failure) => panic!("{rid} failed: {failure}"),
+                }
             }
         }
     }
 
-    /// A grant speaks of committed tokens only, and raises the turn.
-    fn check_grant(&mut self, home: usize, grant: &PeerReq) {
+    /// A grant speaks of committed tokens only, raises the turn, and builds on nothing that its life never said it holds.
+    fn check_grant(&mut self, home: usize, to: ModelIx, grant: &PeerReq) {
         let rid = grant.rid;
         // A request may be over by the time the message is complete.
         let Some(ledger) = self.homes[home].ledger(rid) else { return };
@@ -165,8 +258,12 @@ impl World {
         assert!(grant.from < ledger.committed(), "{rid}: nothing to feed");
         assert_eq!(grant.admission.is_some(), grant.from == 0, "{rid}: admission");
         if let Some(&case) = self.by_rid.get(&rid) {
-            assert!(grant.fence > self.cases[case].fence, "{rid}: a turn twice");
-            self.cases[case].fence = grant.fence;
+            let case = &mut self.cases[case];
+            assert!(grant.fence > case.fence, "{rid}: a turn twice");
+            let held = case.held.get(&(to, grant.life)).copied().unwrap_or(0);
+            assert!(grant.from <= held, "{rid}: an anchor that nobody reported");
+            case.fence = grant.fence;
+            case.proposal = grant.proposal.clone();
         }
     }
 
@@ -179,8 +276,8 @@ impl World {
             let case = &self.cases[self.by_rid[&rid]];
             assert_eq!(case.fate, Fate::Live(rid), "a request that came back");
             let committed = ledger.committed() as usize;
-            assert_eq!(committed, case.prompt + case.received, "{rid}: committed but not told");
-            assert_eq!(ledger.tokens(), &case.tokens[..committed], "{rid}: committed prefix");
+            assert_eq!(committed, case.tokens.len(), "{rid}: committed but not told");
+            assert_eq!(ledger.tokens(), case.tokens, "{rid}: committed prefix");
             assert!(ledger.fence() >= case.fence, "{rid}: a turn taken back");
         }
     }
@@ -198,6 +295,10 @@ impl World {
             let Some(resident) = side.host.resident(rid) else { continue };
             let before = side.fences.insert(rid, resident.fence());
             assert!(before.is_none_or(|before| before <= resident.fence()), "{rid}: a lower fence");
+            if before != Some(resident.fence()) {
+                let heard = side.heard.get(&rid.home).copied().unwrap_or_default();
+                assert!(resident.fence().home >= heard, "{rid}: a turn of a dead home");
+            }
             let history = resident.history();
             let cached = (resident.cached() as usize).min(history.len());
             if cached > 0 {
@@ -211,9 +312,12 @@ impl World {
             // A resident whose grant did not join keeps an older history until the next.
             if resident.phase() == Phase::Running {
                 assert!(history.starts_with(ledger.tokens()), "{rid}: not the committed prefix");
-                let whole = &self.cases[self.by_rid[&rid]].tokens;
-                let known = history.len().min(whole.len());
-                assert_eq!(history[..known], whole[..known], "{rid}: offers off the reference");
+                let case = &self.cases[self.by_rid[&rid]];
+                if let Some(Reference { written, .. }) = &case.reference {
+                    let offers = &history[case.copy.request.prompt.len()..];
+                    let same = offers.iter().zip(written).all(|(own, (_, token))| own == token);
+                    assert!(same, "{rid}: offers off the reference");
+                }
             }
         }
     }
@@ -224,7 +328,7 @@ impl World {
             && self.now >= self.plan.faults.until
             && self.homes.iter().all(|home| home.live() == 0 && home.closing() == 0)
             && self.hosts.iter().all(|side| side.host.held() == 0 && !side.host.busy())
-            && self.cases.iter().all(|case| matches!(case.fate, Fate::Done | Fate::Cancelled))
+            && self.cases.iter().all(|case| case.over())
     }
 
     /// Invariant 4: at rest, every block is back.
@@ -248,7 +352,7 @@ impl World {
             let _ = write!(text, "; model {number}: {held} held, busy: {busy}");
         }
         for case in &self.cases {
-            let _ = write!(text, "; {:?} at {} tokens", case.fate, case.received);
+            let _ = write!(text, "; {:?} at {} tokens", case.fate, case.written.len());
         }
         text
     }

@@ -1,7 +1,7 @@
 //! Links between homes and models: a delay each way, in order while all is well, and the faults of a plan.
 //!
-//! A link decides only when a message arrives, and how often; the world carries it. Faults that take messages away
-//! would be one more answer of [`Links::arrivals`]: none.
+//! A link decides only when a message arrives, and how often, if ever; the world carries it. What lies in a mailbox that
+//! is lost was sent before some moment: [`Links::swallow`] notes the moment, and [`Links::swallowed`] is asked at arrival.
 
 use crate::world::plan::{Faults, MODELS, Micros};
 use crate::world::random::Random;
@@ -14,7 +14,7 @@ pub const KINDS: [&str; 8] =
     ["grant", "finish", "probe", "row", "missing", "closed", "holding", "reborn"];
 
 /// The kinds of faults a link has.
-pub const FAULTS: [&str; 3] = ["shuffle", "duplicate", "delay"];
+pub const FAULTS: [&str; 5] = ["shuffle", "duplicate", "delay", "loss", "mailbox"];
 
 /// How many words of each kind met each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Met {
     /// Words sent, by kind.
     pub sent: [u64; 8],
     /// By kind, then by fault.
-    pub faults: [[u64; 3]; 8],
+    pub faults: [[u64; 5]; 8],
 }
 
 impl AddAssign for Met {
@@ -77,6 +77,15 @@ pub(crate) enum Way {
     Up(usize, usize),
 }
 
+impl Way {
+    fn index(self) -> usize {
+        match self {
+            Self::Down(home, model) => 2 * (home * usize::from(MODELS) + model),
+            Self::Up(model, home) => 2 * (home * usize::from(MODELS) + model) + 1,
+        }
+    }
+}
+
 /// All links of a world.
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -84,6 +93,8 @@ pub(crate) struct Links {
     faults: Faults,
     /// By way: when the last message in order arrives.
     last: Vec<Micros>,
+    /// By way: what was sent before never arrives.
+    lost: Vec<Micros>,
     pub(crate) met: Met,
 }
 
@@ -91,41 +102,56 @@ impl Links {
     /// Links between some homes and all models.
     pub(crate) fn new(latency: Micros, faults: Faults, homes: usize) -> Self {
         let last = vec![0; 2 * homes * usize::from(MODELS)];
-        Self { latency, faults, last, met: Met::default() }
+        Self { latency, faults, lost: last.clone(), last, met: Met::default() }
     }
 
-    /// When a message sent `now` arrives, and when again if it does.
+    /// When a message sent `now` arrives, if it does, and when again.
     pub(crate) fn arrivals(
         &mut self,
         now: Micros,
         way: Way,
         kinds: &[usize],
         random: &mut Random,
-    ) -> (Micros, Option<Micros>) {
+    ) -> [Option<Micros>; 2] {
         kinds.iter().for_each(|&kind| self.met.sent[kind] += 1);
-        let last = match way {
-            Way::Down(home, model) => 2 * (home * usize::from(MODELS) + model),
-            Way::Up(model, home) => 2 * (home * usize::from(MODELS) + model) + 1,
-        };
+        let last = way.index();
         let usual = now + self.latency + random.between(0, self.latency / 4);
         if now >= self.faults.until {
-            return (self.in_order(last, usual), None);
+            return [Some(self.in_order(last, usual)), None];
         }
-        let Faults { shuffle, duplicate, delay, late, .. } = self.faults;
-        let first = if random.chance(delay) {
+        let Faults { shuffle, duplicate, delay, loss, late, .. } = self.faults;
+        let first = if random.chance(loss) {
+            self.count(kinds, 3);
+            None
+        } else if random.chance(delay) {
             self.count(kinds, 2);
-            now + self.latency + random.between(0, late)
+            Some(now + self.latency + random.between(0, late))
         } else if random.chance(shuffle) {
             self.count(kinds, 0);
-            now + random.between(1, 4 * self.latency)
+            Some(now + random.between(1, 4 * self.latency))
         } else {
-            self.in_order(last, usual)
+            Some(self.in_order(last, usual))
         };
         let again = random.chance(duplicate).then(|| {
             self.count(kinds, 1);
             now + random.between(1, late)
         });
-        (first, again)
+        [first, again]
+    }
+
+    /// What was sent on this way before `moment` and has not arrived never will.
+    pub(crate) fn swallow(&mut self, way: Way, moment: Micros) {
+        let lost = &mut self.lost[way.index()];
+        *lost = moment.max(*lost);
+    }
+
+    /// Whether a message that was sent at `sent` is lost although its time has come.
+    pub(crate) fn swallowed(&mut self, way: Way, sent: Micros, kinds: &[usize]) -> bool {
+        let swallowed = sent < self.lost[way.index()];
+        if swallowed {
+            self.count(kinds, 4);
+        }
+        swallowed
     }
 
     fn in_order(&mut self, last: usize, at: Micros) -> Micros {

@@ -12,6 +12,9 @@ use tokenrouter_protocol::{BatchLimits, PoolSize, Request, Route, RouteIx, Sampl
 /// Models in every world.
 pub(crate) const MODELS: u8 = 3;
 
+/// A bound on silent grants that no world reaches.
+pub(crate) const GRANTS_MANY: u32 = 1000;
+
 /// Microseconds of virtual time.
 pub(crate) type Micros = u64;
 
@@ -33,8 +36,16 @@ pub(crate) struct Plan {
     pub(crate) requests: Vec<Planned>,
     /// When, and which model, begins a new life.
     pub(crate) rebirths: Vec<(Micros, usize)>,
-    /// When a door is replaced, of which home to which model.
-    pub(crate) doors: Vec<(Micros, usize, usize)>,
+    /// When, and which model, loses its door with all that passes it, and whether homes are told.
+    pub(crate) doors: Vec<(Micros, usize, bool)>,
+    /// When, and which home, begins a new life.
+    pub(crate) deaths: Vec<(Micros, usize)>,
+    /// How long a new life of a home leaves unknown requests alone.
+    pub(crate) adopt_grace: Micros,
+    /// How many silent grants a home makes before a request fails.
+    pub(crate) grants_max: u32,
+    /// Whether engines never sample the same twice, so that there is no reference but what was really sampled.
+    pub(crate) restless: bool,
 }
 
 /// What links do to messages until `until`, in chances of a thousand.
@@ -44,6 +55,7 @@ pub(crate) struct Faults {
     pub(crate) shuffle: u64,
     pub(crate) duplicate: u64,
     pub(crate) delay: u64,
+    pub(crate) loss: u64,
     /// The longest delay.
     pub(crate) late: Micros,
 }
@@ -72,8 +84,11 @@ impl Plan {
         let rebirths = (0..random.between(0, 3))
             .map(|_| (random.between(0, until), random.between(0, 2) as usize))
             .collect();
-        let doors = (0..random.between(0, 1))
-            .map(|_| (random.between(0, until), 0, random.between(0, 2) as usize))
+        let doors = (0..random.between(0, 2))
+            .map(|_| (random.between(0, until), random.between(0, 2) as usize, random.chance(600)))
+            .collect();
+        let deaths = (0..random.pick(&[0, 0, 1, 2, 3]))
+            .map(|_| (random.between(0, until), random.between(0, homes as u64 - 1) as usize))
             .collect();
         let small = random.chance(600);
         let latency = random.pick(&[20, 100, 400]);
@@ -97,6 +112,11 @@ impl Plan {
             requests,
             rebirths,
             doors,
+            deaths,
+            adopt_grace: random.between(500, 8_000),
+            // Mostly faults are many and the bound is not what is tested.
+            grants_max: random.pick(&[1, 3, GRANTS_MANY, GRANTS_MANY, GRANTS_MANY, GRANTS_MANY]),
+            restless: random.chance(500),
         }
     }
 }
@@ -107,6 +127,7 @@ fn faults(random: &mut Random, until: Micros) -> Faults {
         shuffle: random.pick(&[0, 50, 200]),
         duplicate: random.pick(&[0, 50, 200]),
         delay: random.pick(&[0, 30, 150]),
+        loss: random.pick(&[0, 0, 20, 100]),
         late: random.between(2_000, 15_000),
     }
 }

@@ -56,6 +56,21 @@ pub(crate) fn interpret(request: &Request, route: &Route) -> Reference {
     }
 }
 
+/// The reply that these tokens are; `None` where they do not come to an end, or go on after it.
+pub(crate) fn read(
+    request: &Request,
+    route: &Route,
+    written: &[(ModelIx, Token)],
+) -> Option<Reference> {
+    let mut reply = Reply::new(request, route);
+    for (at, &(model, token)) in written.iter().enumerate() {
+        if let Some(finish) = reply.commit(model, token) {
+            return (at + 1 == written.len()).then(|| reply.end(finish));
+        }
+    }
+    None
+}
+
 struct Reply<'a> {
     request: &'a Request,
     route: &'a Route,
@@ -80,7 +95,7 @@ impl<'a> Reply<'a> {
     fn sample(&self, model: ModelIx, more: &[Token]) -> Sampled {
         let chain = more.iter().fold(self.chain, |chain, &token| chain.and(token));
         let position = self.position() + more.len() as Position;
-        let mut sampled = sample(model, chain, &self.request.draws, position);
+        let mut sampled = sample(model, chain, &self.request.draws, (position, 0));
         if !self.route.policy.needs(model).entropy {
             sampled.signals = Signals::default();
         }

@@ -17,17 +17,27 @@ pub struct Stats {
     pub seeds: u64,
     /// Events in them.
     pub events: u64,
-    /// Requests that finished, each with its reference reply.
+    /// Requests that finished, each with the reply it must have.
     pub finished: u64,
     /// Requests whose client went away.
     pub cancelled: u64,
+    /// Requests whose model stopped answering for longer than their home waits.
+    pub failed: u64,
     /// Tokens committed.
     pub tokens: u64,
     /// New lives of models.
     pub rebirths: u64,
+    /// Doors lost, of whole models.
+    pub doors: u64,
+    /// New lives of homes.
+    pub deaths: u64,
+    /// Requests that were brought to a later life of their home.
+    pub adoptions: u64,
+    /// Requests in flight that nobody brought to the next life of their home.
+    pub abandoned: u64,
     /// Words and faults.
     pub met: Met,
-    /// The sum of [`home::Counters`]: rows, stale rows, holes, unknown, late, grants, regrants, probes.
+    /// The sum of [`home::Counters`], last lives only: rows, stale rows, holes, unknown, late, grants, regrants, probes.
     pub home: [u64; 8],
     /// The sum of [`host::Counters`], last lives only: steps, rows, tokens, dropped rows, grants, stale grants, missing,
     /// evictions, preemptions.
@@ -130,8 +140,13 @@ impl World {
             events: self.events,
             finished: count(Fate::Done),
             cancelled: count(Fate::Cancelled),
-            tokens: self.cases.iter().map(|case| case.received as u64).sum(),
+            failed: count(Fate::Failed),
+            tokens: self.cases.iter().map(|case| case.written.len() as u64).sum(),
             rebirths: self.plan.rebirths.len() as u64,
+            doors: self.plan.doors.len() as u64,
+            deaths: self.plan.deaths.len() as u64,
+            adoptions: self.adoptions,
+            abandoned: self.abandoned,
             met: self.links.met,
             ..Stats::default()
         };
@@ -162,7 +177,12 @@ impl AddAssign for Stats {
         self.finished += other.finished;
         self.cancelled += other.cancelled;
         self.tokens += other.tokens;
+        self.failed += other.failed;
         self.rebirths += other.rebirths;
+        self.doors += other.doors;
+        self.deaths += other.deaths;
+        self.adoptions += other.adoptions;
+        self.abandoned += other.abandoned;
         self.met += other.met;
         add(&mut self.home, other.home);
         add(&mut self.host, other.host);
@@ -171,12 +191,13 @@ impl AddAssign for Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seeds, events, finished, cancelled, tokens, rebirths, .. } = self;
-        writeln!(
-            f,
-            "{seeds} seeds, {events} events, {finished} requests finished, {cancelled} cancelled"
-        )?;
-        writeln!(f, "{tokens} tokens committed, {rebirths} rebirths of models\n{}", self.met)?;
+        let Self { seeds, events, finished, cancelled, failed, tokens, .. } = self;
+        writeln!(f, "{seeds} seeds, {events} events, {tokens} tokens committed")?;
+        writeln!(f, "requests: {finished} finished, {cancelled} cancelled, {failed} stalled")?;
+        let Self { rebirths, doors, deaths, adoptions, abandoned, .. } = self;
+        writeln!(f, "deaths: {rebirths} of models, {doors} of doors, {deaths} of homes")?;
+        writeln!(f, "after deaths of homes: {adoptions} adopted, {abandoned} abandoned")?;
+        writeln!(f, "{}", self.met)?;
         let [rows, stale, holes, unknown, late, grants, regrants, probes] = self.home;
         writeln!(
             f,
