@@ -242,7 +242,7 @@ async fn full_pools_delay_but_never_alter() {
     node.stop().await;
 }
 
-/// Kills actors of the node until every session is read, each kind in turn; how many.
+/// Kills actors of the node until every session is read, each kind in turn, at most 600; how many.
 async fn kill_until_done(node: &Node, done: &std::sync::atomic::AtomicBool) -> usize {
     let targets = [LEFT, RIGHT].into_iter().flat_map(|model| {
         [
@@ -253,7 +253,7 @@ async fn kill_until_done(node: &Node, done: &std::sync::atomic::AtomicBool) -> u
         ]
     });
     let mut kills = 0;
-    for target in targets.cycle() {
+    for target in targets.cycle().take(600) {
         if done.load(Ordering::Relaxed) {
             break;
         }

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokenrouter_actors::{Node, Service, StartError};
+use tokenrouter_actors::{Node, Service, StartError, Target};
 use tokenrouter_config::{Error as TopologyError, Topology};
 use tokio::sync::watch;
 
@@ -91,6 +91,11 @@ impl Server {
     /// What its handlers reach.
     pub fn app(&self) -> &App {
         &self.app
+    }
+
+    /// Kills an actor, whose parent replaces it: for tests of what that costs.
+    pub fn kill(&self, target: Target) {
+        self.node.kill(target);
     }
 
     /// Waits until the node gives up; the reason.

@@ -6,6 +6,7 @@
 )]
 
 mod client;
+mod deaths;
 mod endings;
 mod refusals;
 mod replies;
