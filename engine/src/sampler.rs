@@ -12,6 +12,9 @@ use tokenrouter_protocol::Sampling;
 /// A temperature below this is greedy: the difference of two logits divided by it is beyond every float or 0.
 const COLDEST: f32 = 1e-30;
 
+/// Candidates that are put in order at first.
+const FEW: usize = 64;
+
 /// Chooses tokens; keeps its memory between positions, and nothing else.
 #[derive(Debug, Default)]
 pub struct Sampler {
@@ -42,9 +45,9 @@ impl Sampler {
             return top.token;
         }
         self.weigh(logits, top, sampling.temperature);
-        let ordered = sampling.top_k != 0 || sampling.top_p < 1.0;
-        if ordered {
+        if sampling.top_k != 0 {
             self.order(sampling.top_k as usize);
+            self.candidates.truncate(sampling.top_k as usize);
         }
         if sampling.top_p < 1.0 {
             self.keep_top(sampling.top_p);
@@ -67,26 +70,37 @@ impl Sampler {
         self.candidates.extend(candidates.filter(|candidate| candidate.weight > 0.0));
     }
 
-    /// The most likely first, equal ones by id; the first `most` of them, or all for 0.
-    fn order(&mut self, most: usize) {
+    /// Brings the `first` most likely to the front, in order, equal ones by id; the others follow as they like.
+    fn order(&mut self, first: usize) {
         let order =
             |a: &Candidate, b: &Candidate| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token));
-        if most > 0 && most < self.candidates.len() {
-            self.candidates.select_nth_unstable_by(most, order);
-            self.candidates.truncate(most);
+        let first = first.min(self.candidates.len());
+        if first < self.candidates.len() {
+            self.candidates.select_nth_unstable_by(first, order);
         }
-        self.candidates.sort_unstable_by(order);
+        self.candidates[..first].sort_unstable_by(order);
     }
 
-    /// The fewest of the ordered candidates whose probabilities among all of them reach `top_p`, at least one.
+    /// The fewest of the most likely candidates whose probabilities among all of them reach `top_p`, at least one. As a
+    /// rule these are few of a large vocabulary, so that only a part of it is ordered, eight times as much each time.
     fn keep_top(&mut self, top_p: f32) {
         let enough = self.total() * f64::from(top_p.max(0.0));
-        let mut sum = 0.0;
-        let reached = self.candidates.iter().position(|candidate| {
-            sum += f64::from(candidate.weight);
-            sum >= enough
-        });
-        self.candidates.truncate(reached.map_or(usize::MAX, |last| last + 1));
+        let mut ordered = FEW;
+        loop {
+            self.order(ordered);
+            let mut sum = 0.0;
+            let reached = self.candidates.iter().take(ordered).position(|candidate| {
+                sum += f64::from(candidate.weight);
+                sum >= enough
+            });
+            if let Some(last) = reached {
+                return self.candidates.truncate(last + 1);
+            }
+            if ordered >= self.candidates.len() {
+                return;
+            }
+            ordered *= 8;
+        }
     }
 
     /// The inverse of the cumulative distribution at `draw`.

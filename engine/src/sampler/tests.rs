@@ -63,6 +63,12 @@ fn equal_logits_stand_in_order_of_id() {
     assert_eq!(possible(&[0.0; 9], Sampling { top_k: 3, ..PLAIN }), [0, 1, 2]);
     assert_eq!(possible(&[0.0; 10], Sampling { top_p: 0.45, ..PLAIN }), [0, 1, 2, 3, 4]);
     assert_eq!(sample(&[0.0; 4], PLAIN, 0.25), 1);
+    // More than are put in order at first: 64, then 512, then all.
+    for kept in [64, 65, 300, 513, 799] {
+        let top_p = (kept as f32 - 0.5) / 800.0;
+        let expected: Vec<Token> = (0..kept).collect();
+        assert_eq!(possible(&[0.0; 800], Sampling { top_p, ..PLAIN }), expected);
+    }
 }
 
 #[test]
