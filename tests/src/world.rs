@@ -266,8 +266,10 @@ impl World {
         let side = &mut self.hosts[model];
         let heard = side.heard.entry(says.home).or_default();
         *heard = says.life.max(*heard);
+        let granted = inspect::granted(&says);
         let (now, mut out) = (self.time(), Vec::new());
         self.hosts[model].host.hear(now, says, &mut out);
+        self.check_taken(model, &granted);
         self.host_did(model, out);
     }
 

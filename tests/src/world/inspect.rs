@@ -1,17 +1,18 @@
 //! The invariants, each a function, and what they remember. They look at the machines from outside and at what they say,
 //! and compare both with the reference, where there is one, and with the tokens the engines really hold.
 
-use crate::world::World;
 use crate::world::engine::{Chain, Source};
 use crate::world::plan::{GRANTS_MANY, Planned};
 use crate::world::reference::{Reference, interpret, read};
+use crate::world::{World, host_config};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tokenrouter_policies::{Draws, ModelIx, Position, Purpose, Token};
 use tokenrouter_protocol::residency::Phase;
 use tokenrouter_protocol::{
-    Adoption, Failure, Fence, HomeWord, Life, ModelSays, ModelWord, Outcome, PeerReq, Progress,
-    ReportRow, RequestId, Route, RowOutcome, Tokens, home, host,
+    Adoption, Failure, Fence, HomeSays, HomeWord, Life, ModelSays, ModelWord, Outcome, PeerReq,
+    Progress, ReportRow, RequestId, Route, RowOutcome, Tokens, home, host,
 };
 
 /// A request and what has come of it.
@@ -59,6 +60,15 @@ pub(crate) struct Offer {
     row: ReportRow,
     by: (ModelIx, Life, Fence),
     owner: Option<(ModelIx, Life, Fence)>,
+}
+
+/// The grants among these words: of what, under which fence, and for which life.
+pub(crate) fn granted(says: &HomeSays) -> SmallVec<[(RequestId, Fence, Life); 1]> {
+    let grants = says.words.iter().filter_map(|word| match word {
+        HomeWord::Grant(grant) => Some((grant.rid, grant.fence, grant.life)),
+        _ => None,
+    });
+    grants.collect()
 }
 
 /// A number that tells a request's draws from those of others.
@@ -279,6 +289,16 @@ impl World {
             assert_eq!(committed, case.tokens.len(), "{rid}: committed but not told");
             assert_eq!(ledger.tokens(), case.tokens, "{rid}: committed prefix");
             assert!(ledger.fence() >= case.fence, "{rid}: a turn taken back");
+        }
+    }
+
+    /// A grant is taken by the life it is for, and by no other.
+    pub(crate) fn check_taken(&self, model: usize, granted: &[(RequestId, Fence, Life)]) {
+        let host = &self.hosts[model].host;
+        let own = host_config(&self.plan, model, self.hosts[model].life).life;
+        for &(rid, fence, life) in granted {
+            let taken = host.resident(rid).is_some_and(|resident| resident.fence() == fence);
+            assert!(!taken || life == own, "{rid}: a turn of another life");
         }
     }
 
