@@ -192,7 +192,7 @@ impl Session {
     /// Brings the request to the next life of its home, once everything the last one said is heard; `None` where there
     /// will be none. A life that dies before it takes the request closes the new channel as well, and this is done again.
     async fn move_on(&mut self) -> Option<()> {
-        // The seat may still have the dead one on it.
+        // One that was just killed may not know it yet.
         tokio::task::yield_now().await;
         let home = self.client.occupant().await?;
         let (session, words) = mpsc::unbounded_channel();

@@ -4,7 +4,7 @@
 //! whoever is there. What is said to an empty seat, or to a dying actor, is lost, as the mailbox of the dead is: the
 //! protocol notices and says it again.
 
-use ractor::{ActorRef, Message, SupervisionEvent};
+use ractor::{ActorRef, ActorStatus, Message, SupervisionEvent};
 use tokio::sync::watch;
 
 /// Where to speak to an actor, across its restarts.
@@ -26,9 +26,13 @@ impl<M: Message> Seat<M> {
         occupant.as_ref().is_some_and(|actor| actor.cast(message).is_ok())
     }
 
-    /// Whoever sits here, waiting while the seat is empty; `None` when its parent is gone for good.
+    /// Whoever sits here and lives, waiting while nobody does; `None` when its parent is gone for good. The dead stay on
+    /// their seat until they are replaced, and those of a parent that is gone stay for ever.
     pub(crate) async fn occupant(&mut self) -> Option<ActorRef<M>> {
-        let occupied = self.occupant.wait_for(Option::is_some).await.ok()?;
+        let lives = |occupant: &Option<ActorRef<M>>| {
+            occupant.as_ref().is_some_and(|actor| actor.get_status() < ActorStatus::Stopping)
+        };
+        let occupied = self.occupant.wait_for(lives).await.ok()?;
         occupied.clone()
     }
 

@@ -299,3 +299,15 @@ async fn no_death_of_any_actor_costs_a_token() {
     assert_empty(&gateway).await;
     node.stop().await;
 }
+
+#[tokio::test]
+async fn a_node_that_stops_tells_those_it_cuts_off() {
+    let slow = || plain().with_step_time(|_| Duration::from_millis(1));
+    let node = Node::start(spec([slow(), slow()])).await.unwrap();
+    let gateway = node.gateway();
+    let mut session = gateway.open(request(MIXED, &[5, 6], 2000)).await.unwrap();
+    session.next().await.unwrap();
+    node.stop().await;
+    let end = tokio::time::timeout(Duration::from_secs(30), read(session)).await;
+    assert_eq!(end.expect("a session hangs").2, Err(Failure::Draining));
+}
