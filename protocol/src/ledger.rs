@@ -26,16 +26,9 @@ pub struct Ledger {
     /// Prompt and committed tokens; only ever grows.
     tokens: Vec<Token>,
     fence: Fence,
-    owner: ModelIx,
     /// The life of the owner that the current turn was granted to.
     granted: Life,
-    anchors: SmallVec<[Anchor; 4]>,
-    state: PolicyState,
-    aux: Aux,
-    proposal: Tokens,
-    shares: SmallVec<[(ModelIx, Share); 4]>,
-    /// Handoffs since the last committed token.
-    fruitless: u32,
+    standing: Standing,
     reply: Reply,
 }
 
@@ -57,6 +50,7 @@ pub struct Standing {
     aux: Aux,
     proposal: Tokens,
     shares: SmallVec<[(ModelIx, Share); 4]>,
+    /// Handoffs since the last committed token.
     fruitless: u32,
 }
 
@@ -96,7 +90,15 @@ impl Ledger {
     /// A ledger for a new request. No turn is granted yet.
     pub fn open(rid: RequestId, request: Request, route: &Route) -> Self {
         let prompt = request.prompt.len() as Position;
-        let shares = route.models.iter().map(|&m| (m, Share::default())).collect();
+        let standing = Standing {
+            owner: route.first_owner(&request.draws, prompt),
+            anchors: SmallVec::new(),
+            state: PolicyState::default(),
+            aux: Aux::new(),
+            proposal: Tokens::new(),
+            shares: route.models.iter().map(|&m| (m, Share::default())).collect(),
+            fruitless: 0,
+        };
         Self {
             rid,
             route: request.route,
@@ -105,16 +107,10 @@ impl Ledger {
             sampling: request.sampling,
             draws: request.draws,
             ignore_eos: request.ignore_eos,
-            owner: route.first_owner(&request.draws, prompt),
             tokens: request.prompt,
             fence: Fence::default(),
             granted: Life::default(),
-            anchors: SmallVec::new(),
-            state: PolicyState::default(),
-            aux: Aux::new(),
-            proposal: Tokens::new(),
-            shares,
-            fruitless: 0,
+            standing,
             reply: Reply::new(request.stop),
         }
     }
@@ -135,32 +131,18 @@ impl Ledger {
             ledger.reply.push(route.vocabulary.visible(token));
         }
         ledger.reply.take(false);
-        if let Some(standing) = standing {
-            ledger.owner = standing.owner;
-            ledger.anchors = standing.anchors;
-            ledger.shares = standing.shares;
-            ledger.fruitless = standing.fruitless;
-            ledger.remember(standing.state, standing.aux, standing.proposal);
-        }
+        ledger.standing = standing.unwrap_or(ledger.standing);
         ledger
     }
 
     /// Where the request stands, for the copy that its session keeps.
     pub fn standing(&self) -> Standing {
-        Standing {
-            owner: self.owner,
-            anchors: self.anchors.clone(),
-            state: self.state.clone(),
-            aux: self.aux.clone(),
-            proposal: self.proposal.clone(),
-            shares: self.shares.clone(),
-            fruitless: self.fruitless,
-        }
+        self.standing.clone()
     }
 
     /// The models that are known to hold something, and in which life.
     pub fn anchored(&self) -> SmallVec<[(ModelIx, Life); 4]> {
-        self.anchors.iter().map(|anchor| (anchor.model, anchor.life)).collect()
+        self.standing.anchors.iter().map(|anchor| (anchor.model, anchor.life)).collect()
     }
 
     /// Raises the turn and words it for the owner, whose life is `life`.
@@ -168,16 +150,16 @@ impl Ledger {
         self.fence = Fence { home, turn: self.fence.turn + 1 };
         self.granted = life;
         // At least one token must be left to feed, or nothing gives logits.
-        let from = self.anchor(self.owner, life).min(self.committed() - 1);
+        let from = self.anchor(self.standing.owner, life).min(self.committed() - 1);
         PeerReq {
             rid: self.rid,
             fence: self.fence,
             life,
             from,
             suffix: Tokens::from_slice(&self.tokens[from as usize..]),
-            proposal: self.proposal.clone(),
-            aux: self.aux.clone(),
-            state: self.state.clone(),
+            proposal: self.standing.proposal.clone(),
+            aux: self.standing.aux.clone(),
+            state: self.standing.state.clone(),
             admission: (from == 0).then(|| Box::new(self.admission())),
         }
     }
@@ -225,7 +207,7 @@ impl Ledger {
             finish,
             prompt_tokens: self.prompt,
             completion_tokens: self.committed() - self.prompt,
-            shares: self.shares.clone(),
+            shares: self.standing.shares.clone(),
         }
     }
 
@@ -246,7 +228,7 @@ impl Ledger {
 
     /// The model that holds the current turn.
     pub fn owner(&self) -> ModelIx {
-        self.owner
+        self.standing.owner
     }
 
     /// The life of the owner that the current turn is for.
@@ -266,10 +248,10 @@ impl Ledger {
             "the prompt is part of the prefix"
         );
         assert!(self.committed() <= self.length_max, "committed beyond the limit");
-        for anchor in &self.anchors {
+        for anchor in &self.standing.anchors {
             assert!(anchor.have <= self.committed(), "an anchor beyond the committed prefix");
         }
-        let written: u32 = self.shares.iter().map(|(_, share)| share.committed).sum();
+        let written: u32 = self.standing.shares.iter().map(|(_, share)| share.committed).sum();
         assert_eq!(written, self.committed() - self.prompt, "every committed token has one writer");
     }
 
@@ -298,7 +280,7 @@ impl Ledger {
             // A chunk of a prompt: nothing was decided, so nothing that travels has changed.
             RowOutcome::Going if row.tokens.is_empty() => Then::GoOn,
             RowOutcome::Going => {
-                self.fruitless = 0;
+                self.standing.fruitless = 0;
                 self.remember(row.state, Aux::new(), Tokens::new());
                 Then::GoOn
             }
@@ -310,34 +292,35 @@ impl Ledger {
             }
             RowOutcome::Next { to, aux, proposal } => {
                 self.remember(row.state, aux, proposal);
-                self.owner = to;
+                self.standing.owner = to;
                 self.count(to, |share| share.handoffs += 1);
-                self.fruitless = if row.tokens.is_empty() { self.fruitless + 1 } else { 0 };
-                if self.fruitless > FRUITLESS_MAX { Then::Circling } else { Then::Grant }
+                self.standing.fruitless =
+                    if row.tokens.is_empty() { self.standing.fruitless + 1 } else { 0 };
+                if self.standing.fruitless > FRUITLESS_MAX { Then::Circling } else { Then::Grant }
             }
         }
     }
 
     fn remember(&mut self, state: PolicyState, aux: Aux, proposal: Tokens) {
-        self.state = state;
-        self.aux = aux;
-        self.proposal = proposal;
+        self.standing.state = state;
+        self.standing.aux = aux;
+        self.standing.proposal = proposal;
     }
 
     fn anchor(&self, model: ModelIx, life: Life) -> Position {
-        let known = self.anchors.iter().find(|a| a.model == model && a.life == life);
+        let known = self.standing.anchors.iter().find(|a| a.model == model && a.life == life);
         known.map_or(0, |a| a.have)
     }
 
     fn anchor_at(&mut self, model: ModelIx, life: Life, have: Position) {
-        match self.anchors.iter_mut().find(|a| a.model == model) {
+        match self.standing.anchors.iter_mut().find(|a| a.model == model) {
             Some(anchor) => *anchor = Anchor { model, life, have },
-            None => self.anchors.push(Anchor { model, life, have }),
+            None => self.standing.anchors.push(Anchor { model, life, have }),
         }
     }
 
     fn count(&mut self, model: ModelIx, add: impl FnOnce(&mut Share)) {
-        if let Some((_, share)) = self.shares.iter_mut().find(|(m, _)| *m == model) {
+        if let Some((_, share)) = self.standing.shares.iter_mut().find(|(m, _)| *m == model) {
             add(share);
         }
     }
