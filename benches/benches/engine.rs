@@ -92,7 +92,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 /// A step of so many rows, each of so many new tokens after [`CONTEXT`], greedy with entropy; then back again.
 fn engine(rows: u64, tokens: u32) -> Box<dyn FnMut()> {
-    let files = ModelFiles { config: CONFIG.into(), weights: Weights::Embedded(WEIGHTS) };
+    let files = ModelFiles {
+        config: CONFIG.into(),
+        weights: Weights::Embedded(WEIGHTS),
+        heads: Vec::new(),
+        defer: None,
+    };
     let options = LoadOptions { device: Device::Cpu, blocks: 16 * 8, threads: 1 };
     let mut runner = load(&files, &options).expect("the demo model");
     let row = move |sequence, start, tokens: u32| Row {

@@ -7,6 +7,7 @@ use crate::arch::Arch;
 use crate::attention::{Attention, Batch};
 use crate::error::Error;
 use crate::exp::silu;
+use crate::head::{Asked, Head, Seen};
 use crate::kv::BlockTables;
 use crate::linear::with_slice;
 use crate::runner::{Facts, RowError, Runner};
@@ -17,7 +18,7 @@ use mistralrs_core::layers::{Mlp, RmsNorm};
 use mistralrs_quant::QuantMethod;
 use std::fmt;
 use std::sync::Arc;
-use tokenrouter_policies::Purpose;
+use tokenrouter_policies::{Purpose, Token};
 use tokenrouter_protocol::{CacheOp, Row, RowOutput, Sampled};
 
 /// A model with its KV pool.
@@ -28,6 +29,8 @@ pub struct Decoder {
     pub(crate) attention: Box<dyn Attention>,
     pub(crate) tables: BlockTables,
     pub(crate) sampler: Sampler,
+    pub(crate) heads: Vec<Head>,
+    pub(crate) defer: Option<Token>,
 }
 
 /// The weights.
@@ -112,20 +115,27 @@ impl Decoder {
     ) -> std::result::Result<Vec<RowOutput>, Error> {
         let (vocabulary, hidden) = (outputs.logits.dim(1)?, outputs.hidden.dim(1)?);
         let mut logits = outputs.logits.flatten_all()?.to_vec1::<f32>()?;
-        let mut lines = logits.chunks_exact_mut(vocabulary);
-        let sampler = &mut self.sampler;
+        let (sampler, heads, mut asked) = (&mut self.sampler, &self.heads, Asked::default());
+        let mut all: Vec<RowOutput> = Vec::with_capacity(rows.len());
         with_slice(&outputs.hidden, |states| {
-            let mut states = states.chunks_exact(hidden);
-            let row_outputs = |row: &Row| {
-                let lines = lines.by_ref().zip(states.by_ref()).take(row.outputs.into());
+            let mut lines = logits.chunks_exact_mut(vocabulary).zip(states.chunks_exact(hidden));
+            for row in rows {
+                let mut output = RowOutput::new();
                 let first = row.start + row.tokens.len() as u32 - u32::from(row.outputs);
-                let outputs = lines.zip(first..).map(|((logits, hidden), position)| {
-                    let sampled = sample(sampler, row, (logits, hidden), position);
-                    sampled.ok_or(Error::Logits { sequence: row.sequence, position })
-                });
-                outputs.collect()
-            };
-            rows.iter().map(row_outputs).collect()
+                for (position, line) in (first..).zip(lines.by_ref().take(row.outputs.into())) {
+                    let (logits, hidden) = line;
+                    let sampled = sample(sampler, row, self.defer, (logits, hidden), position)
+                        .ok_or(Error::Logits { sequence: row.sequence, position })?;
+                    if let Some(head) = row.signals.head {
+                        let seen = Seen { hidden, token: sampled.token, logits };
+                        asked.push(heads, head, (all.len(), output.len()), &seen)?;
+                    }
+                    output.push(sampled);
+                }
+                all.push(output);
+            }
+            asked.answer(heads, &mut all);
+            Ok(all)
         })?
     }
 }
@@ -137,7 +147,8 @@ impl Runner for Decoder {
 
     fn step(&mut self, rows: &[Row]) -> std::result::Result<Vec<RowOutput>, Error> {
         for row in rows {
-            if let Some(head) = row.signals.head {
+            let head = row.signals.head;
+            if let Some(head) = head.filter(|head| usize::from(head.0) >= self.heads.len()) {
                 return Err(RowError::Head { sequence: row.sequence, head }.into());
             }
         }
@@ -234,17 +245,22 @@ impl Layer {
     }
 }
 
-/// The token and the signals of one position; `None` where its logits are not numbers.
+/// The token and the signals of one position; `None` where its logits are not numbers. `defer` is the model's own defer
+/// token, which is masked whether the row asks for it or not.
 fn sample(
     sampler: &mut Sampler,
     row: &Row,
+    defer: Option<Token>,
     (logits, hidden): (&mut [f32], &[f32]),
     position: u32,
 ) -> Option<Sampled> {
-    let defer = row.signals.defer.and_then(|token| signals::defer(logits, token));
+    let score = row.signals.defer.and_then(|token| signals::defer(logits, token));
+    if let Some(logit) = defer.and_then(|token| logits.get_mut(token as usize)) {
+        *logit = f32::NEG_INFINITY;
+    }
     let top = signals::top(logits)?;
     let mut signals = signals::compute(logits, &top, hidden, &row.signals);
-    signals.defer = defer;
+    signals.defer = score;
     let draw = || row.draws.uniform(position + 1, Purpose::Token);
     Some(Sampled { token: sampler.sample(logits, &top, &row.sampling, draw), signals })
 }

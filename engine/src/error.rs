@@ -2,6 +2,7 @@
 
 use crate::arch::ConfigError;
 use crate::device::DeviceError;
+use crate::head::HeadError;
 use crate::runner::RowError;
 use crate::weights::WeightsError;
 use tokenrouter_policies::Position;
@@ -16,6 +17,9 @@ pub enum Error {
     /// The weights of the model.
     #[error("weights: {0}")]
     Weights(#[from] WeightsError),
+    /// A router head.
+    #[error(transparent)]
+    Head(#[from] HeadError),
     /// The device to run on.
     #[error(transparent)]
     Device(#[from] DeviceError),

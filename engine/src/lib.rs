@@ -8,10 +8,12 @@
 
 pub mod arch;
 mod attention;
+mod checkpoint;
 mod decoder;
 pub mod device;
 mod error;
 mod exp;
+mod head;
 mod kv;
 mod linear;
 mod load;
@@ -24,9 +26,11 @@ mod thread;
 pub mod weights;
 
 pub use arch::Arch;
+pub use checkpoint::{CheckpointError, Converted};
 pub use decoder::Decoder;
 pub use device::Device;
 pub use error::Error;
+pub use head::{HeadCard, HeadError, HeadFiles, describe_head};
 pub use kv::BLOCK;
 pub use load::{LoadOptions, ModelFiles, describe, load, load_decoder};
 pub use memory::Footprint;

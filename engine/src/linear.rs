@@ -89,6 +89,13 @@ impl Linear {
         }
     }
 
+    /// The layer applied to every line of `x`, `[rows, inputs]`; gives `[rows, outputs]`.
+    pub(crate) fn rows(&self, x: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; x.len() / self.inputs * self.outputs];
+        self.apply(x, &mut out);
+        out
+    }
+
     fn multiply<W: Weight>(&self, packed: &[W], x: &[f32], out: &mut [f32]) {
         let (inputs, outputs) = (self.inputs, self.outputs);
         let threads = rayon::current_num_threads();
@@ -138,9 +145,7 @@ impl QuantMethod for Linear {
         if shape.pop() != Some(self.inputs) {
             bail!("{} inputs wanted, the input has shape {:?}", self.inputs, x.dims());
         }
-        let rows: usize = shape.iter().product();
-        let mut out = vec![0.0; rows * self.outputs];
-        with_slice(x, |x| self.apply(x, &mut out))?;
+        let out = with_slice(x, |x| self.rows(x))?;
         shape.push(self.outputs);
         Tensor::from_vec(out, shape, &Device::Cpu)
     }

@@ -5,6 +5,7 @@ use crate::attention::{CpuAttention, Shape};
 use crate::decoder::{Decoder, Layer, Network};
 use crate::device::Device;
 use crate::error::Error;
+use crate::head::{Head, HeadFiles};
 use crate::kv::{BLOCK, BlockTables};
 use crate::linear::Linear;
 use crate::runner::{Facts, Runner};
@@ -17,15 +18,20 @@ use mistralrs_quant::{
 };
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokenrouter_policies::Token;
 use tokenrouter_protocol::PoolSize;
 
-/// The files of a model.
+/// The files of a model, and what is to be known of it besides.
 #[derive(Clone, Debug)]
 pub struct ModelFiles {
     /// The text of `config.json`.
     pub config: Cow<'static, [u8]>,
     /// The weights.
     pub weights: Weights,
+    /// Its router heads: a `HeadIx` is a place in this list.
+    pub heads: Vec<HeadFiles>,
+    /// The token by which it defers to another model (Co-LLM), if it has one: it is never sampled, whoever asks.
+    pub defer: Option<Token>,
 }
 
 /// How to load a model.
@@ -91,7 +97,10 @@ pub fn load_decoder(
         root: tensors.builder(&device),
     };
     let network = builder.network(facts.context as usize)?;
+    let head = |files| Head::load(files, &arch, &network.embedding);
     Ok(Decoder {
+        heads: files.heads.iter().map(head).collect::<std::result::Result<_, _>>()?,
+        defer: files.defer,
         network,
         attention: Box::new(CpuAttention::new(shape)?),
         tables: BlockTables::new(pool),

@@ -80,7 +80,7 @@ fn sums(logits: &[f32], largest: f32) -> (f64, f64) {
 }
 
 /// The `count` largest logits, or all, sorted descending.
-fn largest(logits: &[f32], count: usize) -> Box<[f32]> {
+pub(crate) fn largest(logits: &[f32], count: usize) -> Box<[f32]> {
     let count = count.min(logits.len());
     let mut logits = logits.to_vec();
     if count < logits.len() {

@@ -133,6 +133,16 @@ impl Tensors {
         Ok(())
     }
 
+    /// The shape of a tensor that is there.
+    pub(crate) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.places.get(name).map(|place| place.shape.as_slice())
+    }
+
+    /// A tensor widened to f32 on the CPU.
+    pub(crate) fn wide(&self, name: &str) -> candle_core::Result<Tensor> {
+        self.tensor(name, &Device::Cpu)?.to_dtype(DType::F32)
+    }
+
     /// A builder that gives every tensor widened to f32 on `device`.
     pub(crate) fn builder(self, device: &Device) -> ShardedVarBuilder {
         ShardedSafeTensors::wrap(Box::new(self), DType::F32, device.clone())

@@ -81,6 +81,8 @@ fn demo(name: &str) -> Result<Assets, AssetsError> {
         files: ModelFiles {
             config: Cow::Borrowed(demo.config.as_bytes()),
             weights: Weights::Embedded(demo.weights),
+            heads: Vec::new(),
+            defer: None,
         },
         config: json("config.json", demo.config.as_bytes())?,
         generation_config: Some(json("generation_config.json", demo.generation_config.as_bytes())?),
@@ -109,7 +111,12 @@ fn folder(path: &Path) -> Result<Assets, AssetsError> {
         tokenizer: Cow::Owned(read(&path.join("tokenizer.json"))?),
         tokenizer_config: text("tokenizer_config.json")?.map(Cow::Owned),
         template: text("chat_template.jinja")?,
-        files: ModelFiles { config: Cow::Owned(config), weights: Weights::Files(weights(path)?) },
+        files: ModelFiles {
+            config: Cow::Owned(config),
+            weights: Weights::Files(weights(path)?),
+            heads: Vec::new(),
+            defer: None,
+        },
     })
 }
 

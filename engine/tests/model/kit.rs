@@ -13,6 +13,8 @@ pub(crate) fn files(name: &str) -> ModelFiles {
     ModelFiles {
         config: std::fs::read(folder.join("config.json")).unwrap().into(),
         weights: Weights::Files(vec![folder.join("model.safetensors")]),
+        heads: Vec::new(),
+        defer: None,
     }
 }
 
