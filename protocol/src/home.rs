@@ -170,25 +170,38 @@ impl Home {
         let rid = RequestId { home: self.config.home, born: self.config.life, number: self.number };
         let route = &self.config.routes[request.route.index()];
         self.enter(now, rid, Ledger::open(rid, request, route));
+        self.grant(now, rid);
         self.flush(out);
         Ok(rid)
     }
 
-    /// Takes up a request of an earlier life of this home, from the copy that its session kept, and grants its turn. One
-    /// that is here already is left as it is.
+    /// Takes up a request of an earlier life of this home, from the copy that its session kept, and grants its turn, or
+    /// finishes it where its reply is complete. One that is here already is left as it is.
     pub fn adopt(&mut self, now: Time, rid: RequestId, copy: Adoption, out: &mut Vec<Effect>) {
         if self.ledgers.contains_key(&rid) {
             return;
         }
         let route = &self.config.routes[copy.request.route.index()];
-        let ledger = Ledger::adopt(rid, copy.request, route, &copy.reply, copy.standing);
+        let (mut ledger, finish) =
+            Ledger::adopt(rid, copy.request, route, &copy.reply, copy.standing);
         self.closing.remove(&rid);
         self.counters.adopted += 1;
         // What the earlier life had heard of models is still true, or will be found not to be.
         for (model, life) in ledger.anchored() {
             self.learn(now, model, life);
         }
-        self.enter(now, rid, ledger);
+        match finish {
+            None => {
+                self.enter(now, rid, ledger);
+                self.grant(now, rid);
+            }
+            Some(finish) => {
+                // Models hear `Finish` only under a fence that is not below the one they hold.
+                ledger.raise(self.config.life);
+                self.enter(now, rid, ledger);
+                self.complete(now, rid, finish, out);
+            }
+        }
         self.flush(out);
     }
 
@@ -302,7 +315,6 @@ impl Home {
         }
         let watch = Watch { due: now, ..Watch::default() };
         self.ledgers.insert(rid, Entry { ledger, watch });
-        self.grant(now, rid);
     }
 
     fn word(

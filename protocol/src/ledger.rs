@@ -116,23 +116,21 @@ impl Ledger {
     }
 
     /// The ledger of a request that an earlier life of the home had: its committed reply so far, and where it stood after
-    /// the last row; `None` where there was none yet. No turn of this life is granted yet.
+    /// the last row; `None` where there was none yet. With it why the reply ended, if it has: that life may have died
+    /// before it could say so. No turn of this life is granted yet.
     pub fn adopt(
         rid: RequestId,
         request: Request,
         route: &Route,
         reply: &[Token],
         standing: Option<Standing>,
-    ) -> Self {
+    ) -> (Self, Option<Finish>) {
         let mut ledger = Self::open(rid, request, route);
-        for &token in reply {
-            ledger.tokens.push(token);
-            // The text was shown before: the same tokens give the same text, and leave the same bytes waiting.
-            ledger.reply.push(route.vocabulary.visible(token));
-        }
-        ledger.reply.take(false);
+        let (_, finish) = ledger.commit(reply, &route.vocabulary);
+        // The text was shown before: the same tokens give the same text, and leave the same bytes waiting.
+        ledger.reply.take(finish.is_some());
         ledger.standing = standing.unwrap_or(ledger.standing);
-        ledger
+        (ledger, finish)
     }
 
     /// Where the request stands, for the copy that its session keeps.
@@ -145,9 +143,14 @@ impl Ledger {
         self.standing.anchors.iter().map(|anchor| (anchor.model, anchor.life)).collect()
     }
 
+    /// Raises the turn and grants it to nobody.
+    pub fn raise(&mut self, home: Life) {
+        self.fence = Fence { home, turn: self.fence.turn + 1 };
+    }
+
     /// Raises the turn and words it for the owner, whose life is `life`.
     pub fn grant(&mut self, home: Life, life: Life) -> PeerReq {
-        self.fence = Fence { home, turn: self.fence.turn + 1 };
+        self.raise(home);
         self.granted = life;
         // At least one token must be left to feed, or nothing gives logits.
         let from = self.anchor(self.standing.owner, life).min(self.committed() - 1);

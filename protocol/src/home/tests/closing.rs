@@ -135,3 +135,30 @@ fn live_requests_are_told_absolutely() {
     };
     assert_eq!(out.iter().map(live).collect::<Vec<_>>(), [2, 1, 1]);
 }
+
+#[test]
+fn a_reply_that_was_complete_when_its_home_died_is_finished_by_the_next_life() {
+    let mut first = home();
+    let (rid, _) = open(&mut first, 0);
+    let ended = row(rid, fence(1), 2, &[97, EOS], RowOutcome::Ended);
+    let out = hear(&mut first, 1, (SMALL, 0), &[ModelWord::Row(ended)]);
+    let Some(Effect::Accepted { progress: Some(progress), standing, .. }) = out.first() else {
+        panic!("{out:?}")
+    };
+    let Some(Effect::Done { result, .. }) = out.get(1) else { panic!("{out:?}") };
+    // The first life dies between the two: its session has the whole reply, but not that it is whole.
+    let mut home = newborn(1);
+    let reply = progress.tokens.to_vec();
+    let copy = Adoption { request: request("pp"), reply, standing: Some(standing.clone()) };
+    let mut effects = Vec::new();
+    home.adopt(ms(2), rid, copy, &mut effects);
+    home.check();
+    assert!(effects.contains(&Effect::Done { rid, result: result.clone() }), "{effects:?}");
+    assert_eq!(finishes(&effects), [(SMALL, rid, 1), (LARGE, rid, 1)]);
+    let grants = effects.iter().filter(|effect| match effect {
+        Effect::Say { says, .. } => says.words.iter().any(|w| matches!(w, HomeWord::Grant(_))),
+        _ => false,
+    });
+    assert_eq!(grants.count(), 0, "nobody writes on");
+    assert_eq!((home.live(), home.closing()), (0, 1));
+}
