@@ -5,18 +5,20 @@
 //! It never makes JSON and never waits: sessions get tokens and text through channels of their own, and all thinking
 //! happens in [`tokenrouter_protocol::Home`].
 
+use crate::admin::Target;
 use crate::clock::Clock;
 use crate::decode_loop::DecodeMsg;
+use crate::faults::{About, Faults, Planned, Stage, home_words, model_words};
 use crate::gateway::Word;
 use crate::peer_loop::PeerMsg;
-use crate::seat::Seat;
+use crate::seat::{Address, Attached, Seat, Waiting};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::home::{Counters, Effect};
 use tokenrouter_protocol::{
-    Adoption, Failure, Home, HomeConfig, HomeSays, ModelSays, Parcel, Request, RequestId,
+    Adoption, Failure, Home, HomeConfig, HomeSays, Life, ModelSays, Parcel, Request, RequestId,
 };
 use tokio::sync::mpsc;
 
@@ -48,6 +50,8 @@ pub(crate) enum ClientMsg {
 /// What it shows of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientView {
+    /// The life of the home.
+    pub life: Life,
     /// Requests in flight.
     pub live: usize,
     /// Finished requests that some model has not closed yet.
@@ -64,6 +68,8 @@ pub(crate) struct ClientArgs {
     pub(crate) peer: Seat<PeerMsg>,
     pub(crate) models: usize,
     pub(crate) clock: Clock,
+    pub(crate) waiting: Waiting,
+    pub(crate) faults: Faults,
 }
 
 pub(crate) struct ClientLoop;
@@ -73,6 +79,7 @@ pub(crate) struct State {
     effects: Vec<Effect>,
     sessions: HashMap<RequestId, mpsc::UnboundedSender<Word>>,
     args: ClientArgs,
+    _ticks: Attached,
 }
 
 impl Actor for ClientLoop {
@@ -86,9 +93,10 @@ impl Actor for ClientLoop {
         args: ClientArgs,
     ) -> Result<State, ActorProcessingErr> {
         let period = (args.home.stall_timeout / 8).max(Duration::from_millis(10));
-        myself.send_interval(period, || ClientMsg::Tick);
+        let ticks = Address::new(myself, args.waiting.clone()).every(period, || ClientMsg::Tick);
         let core = Home::new(args.home.clone());
-        Ok(State { core, effects: Vec::new(), sessions: HashMap::new(), args })
+        let sessions = HashMap::new();
+        Ok(State { core, effects: Vec::new(), sessions, args, _ticks: ticks })
     }
 
     async fn handle(
@@ -97,7 +105,10 @@ impl Actor for ClientLoop {
         message: ClientMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.args.waiting.took();
         let now = state.args.clock.now();
+        let about = state.args.faults.about(|about| message.name(about));
+        state.args.at(Stage::Heard, &about)?;
         match message {
             ClientMsg::Open { request, session, reply } => {
                 state.open(now, *request, session, reply);
@@ -119,8 +130,8 @@ impl Actor for ClientLoop {
             ClientMsg::Tick => state.core.tick(now, &mut state.effects),
             ClientMsg::Inspect(reply) => drop(reply.send(state.view())),
         }
-        state.perform();
-        Ok(())
+        state.args.at(Stage::Decided, &about)?;
+        Ok(state.perform()?)
     }
 }
 
@@ -155,30 +166,62 @@ impl State {
         }
     }
 
-    fn perform(&mut self) {
+    fn perform(&mut self) -> Result<(), Planned> {
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::Say { to, says } => say(&self.args, to, says),
+                Effect::Say { to, says } => {
+                    let about = self.args.faults.about(|about| home_words(&says, about));
+                    say(&self.args, to, says);
+                    self.args.at(Stage::Said, &about)?;
+                }
                 // A session that is gone has its cancellation on the way.
                 Effect::Accepted { rid, progress, standing } => {
                     if let Some(session) = self.sessions.get(&rid) {
                         drop(session.send(Word::Accepted { progress, standing }));
                     }
+                    self.args.said("accepted")?;
                 }
                 Effect::Done { rid, result } => {
                     if let Some(session) = self.sessions.remove(&rid) {
                         drop(session.send(Word::Done(result)));
                     }
+                    self.args.said("done")?;
                 }
             }
         }
+        Ok(())
     }
 
     fn view(&self) -> ClientView {
         ClientView {
+            life: self.args.home.life,
             live: self.core.live(),
             closing: self.core.closing(),
             counters: self.core.counters(),
+        }
+    }
+}
+
+impl ClientArgs {
+    fn at(&self, stage: Stage, about: &About) -> Result<(), Planned> {
+        self.faults.at(Target::Client(self.home.home.model), stage, about)
+    }
+
+    fn said(&self, name: &'static str) -> Result<(), Planned> {
+        self.at(Stage::Said, &self.faults.about(|about| about.push(name)))
+    }
+}
+
+impl ClientMsg {
+    /// Names it for a plan of faults.
+    fn name(&self, about: &mut About) {
+        match self {
+            Self::Open { .. } => about.push("open"),
+            Self::Adopt { .. } => about.push("adopt"),
+            Self::Cancel(_) => about.push("cancel"),
+            Self::Model(says) => model_words(says, about),
+            Self::DoorLost(_) => about.push("door-lost"),
+            Self::ModelLost { .. } | Self::Tick | Self::Inspect(_) => {}
         }
     }
 }

@@ -5,17 +5,19 @@
 //! It never computes and never waits: forward passes run on the engine's thread, and all thinking happens in
 //! [`tokenrouter_protocol::Host`].
 
+use crate::admin::Target;
 use crate::client_loop::ClientMsg;
 use crate::clock::Clock;
+use crate::faults::{About, Faults, Planned, Stage, home_words, model_words};
 use crate::peer_loop::PeerMsg;
-use crate::seat::Seat;
+use crate::seat::{Address, Attached, Seat, Waiting};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokenrouter_engine::{Done, Engine};
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::host::{Counters, Effect};
-use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Parcel};
+use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Life, ModelSays, Parcel};
 
 /// What a DecodeLoop is told.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) enum DecodeMsg {
 /// What it shows of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeView {
+    /// The life of the model.
+    pub life: Life,
     /// Requests held, pending ones included.
     pub held: usize,
     /// Blocks of the pool in use.
@@ -55,6 +59,8 @@ pub(crate) struct DecodeArgs {
     pub(crate) clock: Clock,
     /// Set by every finished step, so that its parent can tell a stumble from a loop of deaths.
     pub(crate) progress: Arc<AtomicBool>,
+    pub(crate) waiting: Waiting,
+    pub(crate) faults: Faults,
 }
 
 pub(crate) struct DecodeLoop;
@@ -63,6 +69,7 @@ pub(crate) struct State {
     core: Host,
     effects: Vec<Effect>,
     args: DecodeArgs,
+    _ticks: Attached,
 }
 
 impl Actor for DecodeLoop {
@@ -75,17 +82,23 @@ impl Actor for DecodeLoop {
         myself: ActorRef<DecodeMsg>,
         args: DecodeArgs,
     ) -> Result<State, ActorProcessingErr> {
-        let mailbox = myself.clone();
+        let mailbox = Address::new(myself, args.waiting.clone());
+        let ticks = mailbox.every(args.host.grace / 4, || DecodeMsg::Tick);
         // An engine that outlives this life finds its mailbox closed.
-        let deliver = move |done| drop(mailbox.cast(DecodeMsg::Done(done)));
+        let deliver = move |done| {
+            mailbox.cast(DecodeMsg::Done(done));
+        };
         args.engine.attach(args.host.life, Arc::new(deliver));
-        myself.send_interval(args.host.grace / 4, || DecodeMsg::Tick);
         let core = Host::new(args.host.clone());
-        let mut state = State { core, effects: Vec::new(), args };
+        let mut state = State { core, effects: Vec::new(), args, _ticks: ticks };
         for home in state.args.homes.clone() {
             state.core.greet(home, &mut state.effects);
         }
-        state.perform()?;
+        for effect in state.effects.drain(..) {
+            if let Effect::Say { to, says } = effect {
+                state.args.say(to, says);
+            }
+        }
         Ok(state)
     }
 
@@ -95,7 +108,10 @@ impl Actor for DecodeLoop {
         message: DecodeMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.args.waiting.took();
         let now = state.args.clock.now();
+        let about = state.args.faults.about(|about| message.name(about));
+        state.args.at(Stage::Heard, &about)?;
         match message {
             DecodeMsg::Home(says) => state.core.hear(now, says, &mut state.effects),
             DecodeMsg::Done(done) if done.life != state.args.host.life => {}
@@ -107,6 +123,7 @@ impl Actor for DecodeLoop {
             DecodeMsg::Tick => state.core.tick(now, &mut state.effects),
             DecodeMsg::Inspect(reply) => drop(reply.send(state.view())),
         }
+        state.args.at(Stage::Decided, &about)?;
         state.perform()
     }
 }
@@ -115,13 +132,16 @@ impl State {
     fn perform(&mut self) -> Result<(), ActorProcessingErr> {
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::Say { to, says } if to.model == self.args.host.model => {
-                    self.args.client.cast(ClientMsg::Model(says));
-                }
                 Effect::Say { to, says } => {
-                    self.args.peer.cast(PeerMsg::Send(Parcel::ToHome { to, says }));
+                    let about = self.args.faults.about(|about| model_words(&says, about));
+                    self.args.say(to, says);
+                    self.args.at(Stage::Said, &about)?;
                 }
-                Effect::Run(job) => self.args.engine.run(self.args.host.life, job)?,
+                Effect::Run(job) => {
+                    self.args.engine.run(self.args.host.life, job)?;
+                    let about = self.args.faults.about(|about| about.push("job"));
+                    self.args.at(Stage::Said, &about)?;
+                }
             }
         }
         Ok(())
@@ -129,10 +149,36 @@ impl State {
 
     fn view(&self) -> DecodeView {
         DecodeView {
+            life: self.args.host.life,
             held: self.core.held(),
             blocks_used: self.core.blocks_used(),
             live: self.core.live(),
             counters: self.core.counters(),
+        }
+    }
+}
+
+impl DecodeArgs {
+    fn say(&self, to: HomeId, says: ModelSays) {
+        if to.model == self.host.model {
+            self.client.cast(ClientMsg::Model(says));
+        } else {
+            self.peer.cast(PeerMsg::Send(Parcel::ToHome { to, says }));
+        }
+    }
+
+    fn at(&self, stage: Stage, about: &About) -> Result<(), Planned> {
+        self.faults.at(Target::Decode(self.host.model), stage, about)
+    }
+}
+
+impl DecodeMsg {
+    /// Names it for a plan of faults.
+    fn name(&self, about: &mut About) {
+        match self {
+            Self::Home(says) => home_words(says, about),
+            Self::Done(_) => about.push("step"),
+            Self::Tick | Self::Inspect(_) => {}
         }
     }
 }

@@ -4,8 +4,10 @@
 //! that home, from the copy it keeps; its reader notices nothing. Nothing here blocks a loop: every session has a channel
 //! of its own, which holds at most one reply.
 
-use crate::client_loop::{ClientMsg, ClientView};
-use crate::decode_loop::{DecodeMsg, DecodeView};
+use crate::admin::{Admin, ModelView};
+use crate::client_loop::ClientMsg;
+use crate::decode_loop::DecodeMsg;
+use crate::peer_loop::PeerMsg;
 use crate::seat::Seat;
 use ractor::RpcReplyPort;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ pub struct Gateway {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) models: Vec<Model>,
+    pub(crate) http: Seat<()>,
     /// The entry model of each route.
     pub(crate) entries: Vec<ModelIx>,
     /// One permit for each request that may be in flight.
@@ -42,20 +45,11 @@ pub(crate) struct Inner {
 
 #[derive(Debug)]
 pub(crate) struct Model {
+    pub(crate) subserver: Seat<()>,
     pub(crate) client: Seat<ClientMsg>,
     pub(crate) decode: Seat<DecodeMsg>,
+    pub(crate) peer: Seat<PeerMsg>,
     pub(crate) pool: PoolSize,
-}
-
-/// What the loops of one model show of themselves. `None` where a loop is being restarted.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelView {
-    /// The pool.
-    pub pool: PoolSize,
-    /// The home side.
-    pub client: Option<ClientView>,
-    /// The model side.
-    pub decode: Option<DecodeView>,
 }
 
 /// What a home tells a session.
@@ -111,7 +105,7 @@ impl Gateway {
             let (reply, answer) = oneshot::channel();
             let reply = RpcReplyPort::from(reply);
             let open = ClientMsg::Open { request: Box::new(request.clone()), session, reply };
-            if home.cast(open).is_ok()
+            if home.cast(open)
                 && let Ok(opened) = answer.await
             {
                 let rid = opened?;
@@ -141,15 +135,27 @@ impl Gateway {
             && models.all(|m| m.client.is_occupied() && m.decode.is_occupied())
     }
 
+    /// A look at the tree of actors, and a hand to kill with.
+    pub fn admin(&self) -> Admin {
+        Admin::new(Arc::clone(&self.inner))
+    }
+
     /// What every loop shows of itself, by model.
     pub async fn observe(&self) -> Vec<ModelView> {
         let mut views = Vec::new();
         for model in &self.inner.models {
-            let client = ask(&model.client, ClientMsg::Inspect).await;
-            let decode = ask(&model.decode, DecodeMsg::Inspect).await;
-            views.push(ModelView { pool: model.pool, client, decode });
+            views.push(model.view().await);
         }
         views
+    }
+}
+
+impl Model {
+    /// Asks the loops that have something to show.
+    pub(crate) async fn view(&self) -> ModelView {
+        let client = ask(&self.client, ClientMsg::Inspect).await;
+        let decode = ask(&self.decode, DecodeMsg::Inspect).await;
+        ModelView { pool: self.pool, client, decode }
     }
 }
 
@@ -198,7 +204,7 @@ impl Session {
         let (session, words) = mpsc::unbounded_channel();
         self.words = words;
         let copy = Box::new(self.copy.clone());
-        drop(home.cast(ClientMsg::Adopt { rid: self.rid, copy, session }));
+        home.cast(ClientMsg::Adopt { rid: self.rid, copy, session });
         Some(())
     }
 }

@@ -13,9 +13,11 @@
 //! Every handler translates its message, steps a machine, and performs the effects; none waits for another actor, an
 //! engine or the network. An actor that dies is replaced on its seat; what was lost is found missing and said again.
 
+mod admin;
 mod client_loop;
 mod clock;
 mod decode_loop;
+mod faults;
 mod gateway;
 mod http;
 mod node;
@@ -24,10 +26,13 @@ mod seat;
 mod spec;
 mod subserver;
 
+pub use admin::{Admin, Branch, ModelView, Target, Tree};
 pub use client_loop::ClientView;
 pub use decode_loop::DecodeView;
-pub use gateway::{Event, Gateway, ModelView, Session};
+pub use faults::{Faults, Point, Stage};
+pub use gateway::{Event, Gateway, Session};
 pub use http::Service;
-pub use node::{Node, StartError, Target};
+pub use node::{Node, StartError};
+pub use seat::SeatView;
 pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec};
 pub use tokenrouter_policies::Budget;

@@ -4,14 +4,14 @@
 //!
 //! It holds what outlives every loop: engines with their weights and KV pools, seats, and the counts of lives.
 
+use crate::admin::Target;
 use crate::clock::{Clock, Lives, process_start};
 use crate::gateway::{Gateway, Inner, Model};
 use crate::http::{Http, Service};
-use crate::seat::{Chair, Death};
+use crate::seat::{Address, Chair, Death, Waiting};
 use crate::spec::{ModelSpec, NodeSpec};
 use crate::subserver::{Chairs, Exhausted, Subserver, SubserverArgs};
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use std::collections::HashMap;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use std::sync::Arc;
 use tokenrouter_policies::{ModelIx, Tally};
 use tokenrouter_protocol::Route;
@@ -42,14 +42,18 @@ impl Node {
         let requests_max = spec.limits.requests;
         let entries = spec.routes.iter().map(|r| r.entry).collect();
         let children = children(spec);
+        let http = Chair::new();
         let models = children.iter().map(|child| Model {
+            subserver: child.chairs.subserver.seat(),
+            peer: child.chairs.peer.seat(),
             client: child.chairs.client.seat(),
             decode: child.chairs.decode.seat(),
             pool: child.engine.pool(),
         });
-        let inner = Inner { models: models.collect(), entries, permits, requests_max };
+        let (models, seat) = (models.collect(), http.seat());
+        let inner = Inner { models, http: seat, entries, permits, requests_max };
         let (failed, failure) = watch::channel(None);
-        let args = Args { children, failed };
+        let args = Args { children, http, failed };
         let (actor, ended) = Actor::spawn(None, NodeActor, args).await?;
         Ok(Self { actor, ended, gateway: Gateway::new(inner), failure })
     }
@@ -68,7 +72,7 @@ impl Node {
     /// Kills an actor in the middle of whatever it does. Its parent replaces it; it counts against no budget. One that
     /// does not exist is left alone.
     pub fn kill(&self, target: Target) {
-        drop(self.actor.cast(NodeMsg::Kill(target)));
+        self.gateway.admin().kill(target);
     }
 
     /// Waits until the node gives up; the reason, for the last words of the process.
@@ -93,36 +97,19 @@ impl Node {
 pub(crate) enum NodeMsg {
     /// Run this accept loop.
     Serve(Service),
-    /// Kill this actor.
-    Kill(Target),
-}
-
-/// An actor that can be killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The home of a model.
-    Client(ModelIx),
-    /// The scheduler of a model.
-    Decode(ModelIx),
-    /// The door of a model.
-    Peer(ModelIx),
-    /// The supervisor of a model, and with it its three loops.
-    Subserver(ModelIx),
-    /// The accept loop.
-    Http,
 }
 
 struct NodeActor;
 
 struct Args {
     children: Vec<SubserverArgs>,
+    http: Chair<()>,
     failed: watch::Sender<Option<String>>,
 }
 
 struct State {
     args: Args,
-    subservers: HashMap<ActorId, (usize, ActorRef<()>)>,
-    service: Option<(ActorRef<()>, Service)>,
+    service: Option<Service>,
     /// Deaths of each subserver, then of Http.
     tallies: Vec<Tally>,
 }
@@ -140,7 +127,7 @@ impl Actor for NodeActor {
         let tallies = args.children.iter().map(|c| Tally::new(c.limits.restarts));
         let mut tallies: Vec<Tally> = tallies.collect();
         tallies.extend(args.children.first().map(|c| Tally::new(c.limits.restarts)));
-        let mut state = State { args, subservers: HashMap::new(), service: None, tallies };
+        let mut state = State { args, service: None, tallies };
         for index in 0..state.args.children.len() {
             state.start(index, &myself).await?;
         }
@@ -153,13 +140,9 @@ impl Actor for NodeActor {
         message: NodeMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        match message {
-            NodeMsg::Serve(service) => state.serve(service, &myself).await,
-            NodeMsg::Kill(target) => {
-                state.kill(target);
-                Ok(())
-            }
-        }
+        let NodeMsg::Serve(service) = message;
+        state.service = Some(service);
+        state.serve(&myself).await
     }
 
     async fn handle_supervisor_evt(
@@ -172,19 +155,22 @@ impl Actor for NodeActor {
         let exhausted = death.error.is_some_and(|error| error.is::<Exhausted>());
         let Death { id, reason, killed, .. } = death;
         let now = state.args.children.first().map(|c| c.clock.now()).unwrap_or_default();
-        if let Some((index, _)) = state.subservers.remove(&id) {
+        let is = |child: &SubserverArgs| child.chairs.subserver.is(id);
+        if let Some(index) = state.args.children.iter().position(is) {
+            state.args.children[index].chairs.subserver.leave();
             if exhausted || (!killed && !state.tallies[index].allow(now)) {
                 return state.give_up(&myself, reason);
             }
             tracing::warn!(model = state.args.children[index].name, reason, "a subserver died");
             return state.start(index, &myself).await;
         }
-        if let Some((_, service)) = state.service.take_if(|(http, _)| http.get_id() == id) {
+        if state.args.http.is(id) {
+            state.args.http.leave();
             if !killed && state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
                 return state.give_up(&myself, format!("HTTP cannot be kept alive: {reason}"));
             }
             tracing::warn!(reason, "Http died");
-            return state.serve(service, &myself).await;
+            return state.serve(&myself).await;
         }
         Ok(())
     }
@@ -198,39 +184,16 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let args = self.args.children[index].clone();
         let (actor, _) = Subserver::spawn_linked(None, Subserver, args, myself.get_cell()).await?;
-        self.subservers.insert(actor.get_id(), (index, actor));
+        let address = Address::new(actor, Waiting::default());
+        self.args.children[index].chairs.subserver.take(address);
         Ok(())
     }
 
-    async fn serve(
-        &mut self,
-        service: Service,
-        myself: &ActorRef<NodeMsg>,
-    ) -> Result<(), ActorProcessingErr> {
-        let args = Arc::clone(&service);
-        let (actor, _) = Http::spawn_linked(None, Http, args, myself.get_cell()).await?;
-        self.service = Some((actor, service));
+    async fn serve(&self, myself: &ActorRef<NodeMsg>) -> Result<(), ActorProcessingErr> {
+        let Some(service) = self.service.clone() else { return Ok(()) };
+        let (actor, _) = Http::spawn_linked(None, Http, service, myself.get_cell()).await?;
+        self.args.http.take(Address::new(actor, Waiting::default()));
         Ok(())
-    }
-
-    fn kill(&self, target: Target) {
-        let chairs = |model: ModelIx| self.args.children.get(model.index()).map(|c| &c.chairs);
-        match target {
-            Target::Client(model) => chairs(model).into_iter().for_each(|c| c.client.kill()),
-            Target::Decode(model) => chairs(model).into_iter().for_each(|c| c.decode.kill()),
-            Target::Peer(model) => chairs(model).into_iter().for_each(|c| c.peer.kill()),
-            Target::Subserver(model) => {
-                let mut subservers = self.subservers.values();
-                if let Some((_, actor)) = subservers.find(|(index, _)| *index == model.index()) {
-                    actor.kill();
-                }
-            }
-            Target::Http => {
-                if let Some((actor, _)) = &self.service {
-                    actor.kill();
-                }
-            }
-        }
     }
 
     fn give_up(
@@ -259,7 +222,12 @@ fn children(spec: NodeSpec) -> Vec<SubserverArgs> {
     let chairs: Vec<Chairs> = spec
         .models
         .iter()
-        .map(|_| Chairs { client: Chair::new(), decode: Chair::new(), peer: Chair::new() })
+        .map(|_| Chairs {
+            subserver: Chair::new(),
+            client: Chair::new(),
+            decode: Chair::new(),
+            peer: Chair::new(),
+        })
         .collect();
     let doors: Vec<_> = chairs.iter().map(|c| c.peer.seat()).collect();
     let clients: Vec<_> = chairs.iter().map(|c| c.client.seat()).collect();
@@ -271,6 +239,7 @@ fn children(spec: NodeSpec) -> Vec<SubserverArgs> {
         routes: Arc::clone(&routes),
         limits: spec.limits,
         through_wire: spec.through_wire,
+        faults: spec.faults.clone(),
         clock,
         model_lives: Lives::new(process),
         home_lives: Lives::new(process),

@@ -4,10 +4,13 @@
 //!
 //! It never looks into a parcel further than the address.
 
+use crate::admin::Target;
 use crate::client_loop::ClientMsg;
 use crate::decode_loop::DecodeMsg;
-use crate::seat::Seat;
+use crate::faults::{About, Faults, Planned, Stage, parcel_words};
+use crate::seat::{Seat, Waiting};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::Parcel;
 use tokenrouter_transport::wire;
 
@@ -23,11 +26,14 @@ pub(crate) enum PeerMsg {
 /// What it is started with.
 #[derive(Debug)]
 pub(crate) struct PeerArgs {
+    pub(crate) model: ModelIx,
     pub(crate) decode: Seat<DecodeMsg>,
     pub(crate) client: Seat<ClientMsg>,
     /// The door of every model, by index.
     pub(crate) doors: Vec<Seat<PeerMsg>>,
     pub(crate) through_wire: bool,
+    pub(crate) waiting: Waiting,
+    pub(crate) faults: Faults,
 }
 
 pub(crate) struct PeerLoop;
@@ -51,6 +57,9 @@ impl Actor for PeerLoop {
         message: PeerMsg,
         state: &mut PeerArgs,
     ) -> Result<(), ActorProcessingErr> {
+        state.waiting.took();
+        let about = state.faults.about(|about| message.name(about));
+        state.at(Stage::Heard, &about)?;
         match message {
             PeerMsg::Send(parcel) => {
                 let parcel = if state.through_wire { through_wire(&parcel)? } else { parcel };
@@ -65,7 +74,21 @@ impl Actor for PeerLoop {
                 state.client.cast(ClientMsg::Model(says));
             }
         }
-        Ok(())
+        Ok(state.at(Stage::Said, &about)?)
+    }
+}
+
+impl PeerArgs {
+    fn at(&self, stage: Stage, about: &About) -> Result<(), Planned> {
+        self.faults.at(Target::Peer(self.model), stage, about)
+    }
+}
+
+impl PeerMsg {
+    /// Names it for a plan of faults.
+    fn name(&self, about: &mut About) {
+        let (Self::Send(parcel) | Self::Receive(parcel)) = self;
+        parcel_words(parcel, about);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a node is started with. Everything is validated and loaded before: starting a node can only fail for want of
 //! threads.
 
+use crate::faults::Faults;
 use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_engine::Engine;
@@ -18,6 +19,8 @@ pub struct NodeSpec {
     pub limits: Limits,
     /// Encodes and decodes every message between subservers as if it crossed the network.
     pub through_wire: bool,
+    /// Deaths on purpose, for tests of what they cost.
+    pub faults: Faults,
 }
 
 /// One model and its engine.

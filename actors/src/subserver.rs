@@ -8,8 +8,9 @@
 use crate::client_loop::{ClientArgs, ClientLoop, ClientMsg};
 use crate::clock::{Clock, Lives};
 use crate::decode_loop::{DecodeArgs, DecodeLoop, DecodeMsg, homes};
+use crate::faults::Faults;
 use crate::peer_loop::{PeerArgs, PeerLoop, PeerMsg};
-use crate::seat::{Chair, Death, Seat};
+use crate::seat::{Address, Chair, Death, Seat, Waiting};
 use crate::spec::Limits;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct SubserverArgs {
     pub(crate) routes: Arc<[Route]>,
     pub(crate) limits: Limits,
     pub(crate) through_wire: bool,
+    pub(crate) faults: Faults,
     pub(crate) clock: Clock,
     /// The lives of the model and of the home, counted by Node.
     pub(crate) model_lives: Lives,
@@ -38,9 +40,10 @@ pub(crate) struct SubserverArgs {
     pub(crate) clients: Vec<Seat<ClientMsg>>,
 }
 
-/// The chairs of one model's loops.
+/// The chairs of one model's actors.
 #[derive(Clone, Debug)]
 pub(crate) struct Chairs {
+    pub(crate) subserver: Chair<()>,
     pub(crate) client: Chair<ClientMsg>,
     pub(crate) decode: Chair<DecodeMsg>,
     pub(crate) peer: Chair<PeerMsg>,
@@ -142,27 +145,28 @@ impl State {
     }
 
     async fn start(&self, role: Role, myself: &ActorRef<()>) -> Result<(), ActorProcessingErr> {
-        let (chairs, cell) = (&self.args.chairs, myself.get_cell());
+        let (chairs, cell, waiting) = (&self.args.chairs, myself.get_cell(), Waiting::default());
         match role {
             Role::Client => {
-                let (actor, _) =
-                    ClientLoop::spawn_linked(None, ClientLoop, self.client(), cell).await?;
-                chairs.client.take(actor);
+                let args = self.client(waiting.clone());
+                let (actor, _) = ClientLoop::spawn_linked(None, ClientLoop, args, cell).await?;
+                chairs.client.take(Address::new(actor, waiting));
             }
             Role::Decode => {
-                let (actor, _) =
-                    DecodeLoop::spawn_linked(None, DecodeLoop, self.decode(), cell).await?;
-                chairs.decode.take(actor);
+                let args = self.decode(waiting.clone());
+                let (actor, _) = DecodeLoop::spawn_linked(None, DecodeLoop, args, cell).await?;
+                chairs.decode.take(Address::new(actor, waiting));
             }
             Role::Peer => {
-                let (actor, _) = PeerLoop::spawn_linked(None, PeerLoop, self.peer(), cell).await?;
-                chairs.peer.take(actor);
+                let args = self.peer(waiting.clone());
+                let (actor, _) = PeerLoop::spawn_linked(None, PeerLoop, args, cell).await?;
+                chairs.peer.take(Address::new(actor, waiting));
             }
         }
         Ok(())
     }
 
-    fn client(&self) -> ClientArgs {
+    fn client(&self, waiting: Waiting) -> ClientArgs {
         let args = &self.args;
         let home = HomeConfig {
             home: HomeId { node: 0, model: args.model },
@@ -180,10 +184,12 @@ impl State {
             peer: args.chairs.peer.seat(),
             models: args.clients.len(),
             clock: args.clock,
+            waiting,
+            faults: args.faults.clone(),
         }
     }
 
-    fn decode(&self) -> DecodeArgs {
+    fn decode(&self, waiting: Waiting) -> DecodeArgs {
         let args = &self.args;
         let host = HostConfig {
             model: args.model,
@@ -201,15 +207,20 @@ impl State {
             homes: homes(args.clients.len()),
             clock: args.clock,
             progress: Arc::clone(&self.progress),
+            waiting,
+            faults: args.faults.clone(),
         }
     }
 
-    fn peer(&self) -> PeerArgs {
+    fn peer(&self, waiting: Waiting) -> PeerArgs {
         PeerArgs {
+            model: self.args.model,
             decode: self.args.chairs.decode.seat(),
             client: self.args.chairs.client.seat(),
             doors: self.args.doors.clone(),
             through_wire: self.args.through_wire,
+            waiting,
+            faults: self.args.faults.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::vocabulary;
 use std::sync::Arc;
 use tokenrouter_actors::{
-    Event, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, StartError,
+    Event, Faults, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, StartError,
 };
 use tokenrouter_engine::Engine;
 use tokenrouter_policies::{ModelIx, Policy};
@@ -25,6 +25,7 @@ pub async fn start(engines: Vec<Engine>, policy: Arc<dyn Policy>) -> Result<Node
         routes: vec![RouteSpec { name: "bench".to_owned(), entry: ModelIx(0), policy }],
         limits: Limits::default(),
         through_wire: false,
+        faults: Faults::default(),
     };
     Node::start(spec).await
 }

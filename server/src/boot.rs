@@ -8,7 +8,7 @@ use crate::prompt::Template;
 use crate::tokenizer::{self, Tokenizer};
 use std::num::NonZero;
 use std::sync::Arc;
-use tokenrouter_actors::{Limits, ModelSpec, NodeSpec, RouteSpec};
+use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec};
 use tokenrouter_config::{Bytes, Error, Topology};
 use tokenrouter_engine::{Arch, BLOCK, Device, Engine, LoadOptions, ModelFiles};
 use tokenrouter_policies::route::baseline::Always;
@@ -122,7 +122,13 @@ impl Plan {
             });
         }
         let limits = limits(&self.topology);
-        Ok(NodeSpec { models, routes: self.routes, limits, through_wire: false })
+        Ok(NodeSpec {
+            models,
+            routes: self.routes,
+            limits,
+            through_wire: false,
+            faults: Faults::default(),
+        })
     }
 }
 

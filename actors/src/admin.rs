@@ -1,0 +1,98 @@
+//! The supervision tree from outside: who lives, what waits for whom, and a hand to kill with.
+//!
+//! It changes nothing but by killing, and whoever is killed is replaced by its parent.
+
+use crate::client_loop::ClientView;
+use crate::decode_loop::DecodeView;
+use crate::gateway::{Inner, Model};
+use crate::seat::SeatView;
+use std::sync::Arc;
+use tokenrouter_policies::ModelIx;
+use tokenrouter_protocol::PoolSize;
+
+/// An actor, by its place in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// The home of a model.
+    Client(ModelIx),
+    /// The scheduler of a model.
+    Decode(ModelIx),
+    /// The door of a model.
+    Peer(ModelIx),
+    /// The supervisor of a model, and with it its three loops.
+    Subserver(ModelIx),
+    /// The accept loop.
+    Http,
+}
+
+/// A way to look at the tree and to kill in it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    inner: Arc<Inner>,
+}
+
+/// The tree at one moment.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// The subservers, by model.
+    pub subservers: Vec<Branch>,
+    /// The accept loop.
+    pub http: SeatView,
+}
+
+/// A subserver and its loops.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// The supervisor.
+    pub subserver: SeatView,
+    /// Its ClientLoop.
+    pub client: SeatView,
+    /// Its DecodeLoop.
+    pub decode: SeatView,
+    /// Its PeerLoop.
+    pub peer: SeatView,
+    /// What the loops show of themselves.
+    pub loops: ModelView,
+}
+
+/// What the loops of one model show of themselves. `None` where a loop is being restarted.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelView {
+    /// The pool.
+    pub pool: PoolSize,
+    /// The home side.
+    pub client: Option<ClientView>,
+    /// The model side.
+    pub decode: Option<DecodeView>,
+}
+
+impl Admin {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+
+    /// Looks at every seat, and asks every loop.
+    pub async fn tree(&self) -> Tree {
+        let mut subservers = Vec::new();
+        for model in &self.inner.models {
+            let Model { subserver, client, decode, peer, .. } = model;
+            // First how many messages wait, then one more.
+            let (subserver, peer) = (subserver.view(), peer.view());
+            let (client, decode) = (client.view(), decode.view());
+            subservers.push(Branch { subserver, client, decode, peer, loops: model.view().await });
+        }
+        Tree { subservers, http: self.inner.http.view() }
+    }
+
+    /// Kills an actor in the middle of whatever it does; whether there was one. It counts against no budget.
+    pub fn kill(&self, target: Target) -> bool {
+        let model = |model: ModelIx| self.inner.models.get(model.index());
+        match target {
+            Target::Client(ix) => model(ix).is_some_and(|model| model.client.kill()),
+            Target::Decode(ix) => model(ix).is_some_and(|model| model.decode.kill()),
+            Target::Peer(ix) => model(ix).is_some_and(|model| model.peer.kill()),
+            Target::Subserver(ix) => model(ix).is_some_and(|model| model.subserver.kill()),
+            Target::Http => self.inner.http.kill(),
+        }
+    }
+}
