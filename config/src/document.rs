@@ -3,7 +3,7 @@
 //! The environment comes in as an argument; nothing here reads it.
 
 use crate::error::{Error, Origin};
-use crate::topology::{Setting, Sources};
+use crate::topology::Sources;
 use crate::yaml::{Lines, Yaml};
 use figment::error::Kind;
 use figment::value::{Dict, Map, Tag, Value};
@@ -49,14 +49,18 @@ impl Document {
         let variables = environment.variables.clone();
         let mut figment = Figment::from(yaml).merge(environment);
         for setting in &sources.flags {
-            figment = figment.merge(Flag::new(setting));
+            let path: Vec<String> = setting.key.split('.').map(str::to_owned).collect();
+            figment = figment.merge(Flag::new(setting.flag, &path, &setting.value));
         }
-        let root = figment.find_value("").map_err(|e| Error {
-            origin: whole(None),
-            key: String::new(),
-            reason: e.to_string(),
-        })?;
+        let root = root(&figment, whole(None))?;
         Ok(Self { figment, root, file: sources.file.clone(), lines, variables })
+    }
+
+    /// The same document with one more flag over it.
+    pub(crate) fn with(&self, flag: Flag) -> Result<Self, Error> {
+        let figment = self.figment.clone().merge(flag);
+        let root = root(&figment, self.in_text(&[]))?;
+        Ok(Self { figment, root, ..self.clone() })
     }
 
     /// The value at `path`.
@@ -128,6 +132,12 @@ impl Document {
     }
 }
 
+/// All settings as one value.
+fn root(figment: &Figment, origin: Origin) -> Result<Value, Error> {
+    let fault = |e: figment::Error| Error { origin, key: String::new(), reason: e.to_string() };
+    figment.find_value("").map_err(fault)
+}
+
 /// A fault of `figment`'s in our words.
 fn reason(kind: Kind) -> String {
     match kind {
@@ -190,14 +200,14 @@ impl Provider for Environment {
 }
 
 /// One setting from a command line flag.
-struct Flag(&'static str, Dict);
+pub(crate) struct Flag(&'static str, Dict);
 
 impl Flag {
-    fn new(setting: &Setting) -> Self {
-        let path: Vec<String> = setting.key.split('.').map(str::to_owned).collect();
+    /// The flag `name` that sets the value at `path`.
+    pub(crate) fn new(name: &'static str, path: &[String], value: &str) -> Self {
         let mut values = Dict::new();
-        insert(&mut values, &path, &setting.value);
-        Self(setting.flag, values)
+        insert(&mut values, path, value);
+        Self(name, values)
     }
 }
 

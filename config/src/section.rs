@@ -1,6 +1,6 @@
 //! The `policy:` section of a route: its kind, and settings that only the registry of policies understands.
 
-use crate::document::Document;
+use crate::document::{Document, Flag};
 use crate::error::Error;
 use crate::topology::Sources;
 use figment::value::Value;
@@ -42,6 +42,17 @@ impl PolicySection {
         Ok(Self { kind, path, document: document.clone() })
     }
 
+    /// The same section with the setting `key`, its parts joined by dots, as the flag `flag` gives it.
+    ///
+    /// # Errors
+    /// A `kind` that is no text.
+    pub fn with(&self, flag: &'static str, key: &str, value: &str) -> Result<Self, Error> {
+        let path: Vec<String> =
+            self.path.iter().cloned().chain(key.split('.').map(str::to_owned)).collect();
+        let document = self.document.with(Flag::new(flag, &path, value))?;
+        Self::find(&Arc::new(document), self.path.clone())
+    }
+
     /// The settings other than `kind`, as a type that uses `deny_unknown_fields`.
     ///
     /// # Errors
@@ -62,5 +73,34 @@ impl PolicySection {
         let relative = key.split('.').filter(|part| !part.is_empty()).map(str::to_owned);
         let full: Vec<String> = self.path.iter().cloned().chain(relative).collect();
         self.document.error(&full, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        to: String,
+        threshold: f32,
+    }
+
+    #[test]
+    fn a_flag_gives_a_setting_another_value() {
+        let section = PolicySection::from_yaml("kind: k\nto: b\nthreshold: 0.1").unwrap();
+        let other = section.with("--sweep", "threshold", "0.5").unwrap();
+        let settings = |section: &PolicySection| section.parse::<Settings>().unwrap();
+        assert_eq!((settings(&section).threshold, settings(&other).threshold), (0.1, 0.5));
+        assert_eq!(settings(&other).to, "b");
+        let told = other.error("threshold", "no").to_string();
+        assert_eq!(told, "flag --sweep: `policy.threshold`: no");
+        let unknown = section.with("--sweep", "treshold", "0.5").unwrap();
+        let told = unknown.parse::<Settings>().unwrap_err().to_string();
+        let expected = "flag --sweep: `policy.treshold`: there is no such setting";
+        assert!(told.starts_with(expected), "{told}");
+        assert!(section.with("--sweep", "kind", "1").is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec};
 use tokenrouter_config::{Bytes, Error, Topology};
-use tokenrouter_engine::{Arch, BLOCK, Device, Engine, LoadOptions, ModelFiles};
+use tokenrouter_engine::{Arch, BLOCK, Device, Engine, LoadOptions, ModelFiles, Runner};
 use tokenrouter_policies::route::baseline::Always;
 use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster};
 use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
@@ -90,11 +90,19 @@ impl Plan {
         self.models.iter().map(Model::summary).collect()
     }
 
-    /// The index of the model with the most weights.
-    pub fn largest(&self) -> ModelIx {
-        let size = |(_, model): &(usize, &Model)| model.arch.footprint().weights;
-        let largest = self.models.iter().enumerate().max_by_key(size);
-        ModelIx(largest.map_or(0, |(index, _)| index) as u8)
+    /// The models, those with fewer weights first.
+    pub fn by_size(&self) -> Vec<ModelIx> {
+        let mut models: Vec<usize> = (0..self.models.len()).collect();
+        models.sort_by_key(|&index| self.models[index].arch.footprint().weights);
+        models.into_iter().map(|index| ModelIx(index as u8)).collect()
+    }
+
+    /// Loads one model alone, for work that needs no node, with a cache of `positions`.
+    ///
+    /// # Errors
+    /// As for [`Self::load`].
+    pub fn runner(&self, model: ModelIx, positions: Position) -> Result<Box<dyn Runner>, Error> {
+        runner(&self.topology, &self.models[model.index()], positions.div_ceil(BLOCK))
     }
 
     /// Loads every model.
@@ -104,16 +112,10 @@ impl Plan {
     pub fn load(self) -> Result<NodeSpec, Error> {
         let mut models = Vec::new();
         for model in self.models {
-            let fault = |e: tokenrouter_engine::Error| {
+            let runner = runner(&self.topology, &model, model.pool.blocks)?;
+            let engine = Engine::real(runner, &model.name).map_err(|e| {
                 self.topology.error(&["models", &model.name, "path"], e.to_string())
-            };
-            let options = LoadOptions {
-                device: model.device,
-                blocks: model.pool.blocks,
-                threads: model.threads,
-            };
-            let runner = tokenrouter_engine::load(&model.files, &options).map_err(fault)?;
-            let engine = Engine::real(runner, &model.name).map_err(fault)?;
+            })?;
             models.push(ModelSpec {
                 batch: batch(&self.topology, &model.name),
                 vocabulary: Arc::clone(model.language.tokenizer.vocabulary()),
@@ -150,6 +152,12 @@ impl Model {
     fn context(&self) -> Position {
         self.arch.context.min(self.pool.positions())
     }
+}
+
+fn runner(topology: &Topology, model: &Model, blocks: u32) -> Result<Box<dyn Runner>, Error> {
+    let options = LoadOptions { device: model.device, blocks, threads: model.threads };
+    tokenrouter_engine::load(&model.files, &options)
+        .map_err(|e| topology.error(&["models", &model.name, "path"], e.to_string()))
 }
 
 /// The cores shared out over the models.

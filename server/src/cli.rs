@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::commands::eval::{Problems, Sweep};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use tokenrouter_config::{Setting, Sources};
@@ -48,23 +49,39 @@ pub struct Check {
 #[derive(Debug, Args)]
 pub struct Eval {
     /// Problems, one JSON object with `question` and `answer` a line; the built-in ones if none is named
+    #[arg(value_name = "FILE")]
     pub problems_file: Option<PathBuf>,
     /// The topology file; the built-in demo if none is named
     #[arg(long, value_name = "FILE")]
     pub topology: Option<PathBuf>,
-    /// The routes to measure, with commas between them; all if none is named
+    /// The routes to measure, with commas between them; if neither these nor a sweep are named, all
     #[arg(long, value_delimiter = ',')]
     pub routes: Vec<String>,
-    /// How many problems, from the first
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
-    pub problems: u32,
+    /// How many problems, from the first that is not skipped, or a file of them; 200 of the built-in ones or all of a file
+    /// if nothing is said
+    #[arg(long, value_name = "N|FILE")]
+    pub problems: Option<Problems>,
+    /// How many problems to pass over first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip: usize,
+    /// Also measure a route with other values of a setting of its policy: demo:threshold=0.01,0.03. May be given several
+    /// times
+    #[arg(long, value_name = "ROUTE:KEY=VALUES")]
+    pub sweep: Vec<Sweep>,
+    /// A folder for a table (eval.md), JSON (eval.json) and a picture (eval.svg). With it, or with a sweep, the routes are
+    /// compared with the smallest and the largest model alone and with query-level routing
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
     /// The most tokens of a reply
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,
     /// How many problems at a time
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub concurrency: u32,
-    /// Print JSON instead of a table
+    /// How often to run everything; each route's fastest round counts for speed
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
     /// Logging.

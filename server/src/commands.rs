@@ -1,5 +1,5 @@
-//! What the program does, command by command, and how it ends: 0 for success, 2 for a topology that cannot be used, 1
-//! for everything else.
+//! What the program does, command by command, and how it ends: 0 for success, 2 for a topology or other input that cannot
+//! be used, 1 for everything else.
 
 use crate::cli::{Cli, Command};
 use crate::server::StartFailure;
@@ -19,6 +19,9 @@ pub enum CommandError {
     /// The topology.
     #[error(transparent)]
     Topology(TopologyError),
+    /// What the user named beside the topology, such as a route or a file of problems.
+    #[error("{0}")]
+    Input(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -51,7 +54,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             match error {
-                CommandError::Topology(_) => ExitCode::from(2),
+                CommandError::Topology(_) | CommandError::Input(_) => ExitCode::from(2),
                 CommandError::Other(_) => ExitCode::FAILURE,
             }
         }

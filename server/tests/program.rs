@@ -126,23 +126,74 @@ fn a_signal_ends_an_idle_server_with_0() {
     }
 }
 
+/// Two problems, of which `large` solves one.
+const PROBLEMS: &str = "{\"question\": \"What is (37 * 46) + 15?\", \"answer\": \"1717\"}\n\n{\"question\": \"What is 1 + 1?\", \"answer\": \"-5\"}\n";
+
 #[test]
-fn eval_measures_and_refuses_what_it_cannot() {
-    let file = File::new(
-        "problems.jsonl",
-        "{\"question\": \"What is (37 * 46) + 15?\", \"answer\": \"1717\"}\n\n{\"question\": \"What is 1 + 1?\", \"answer\": \"-5\"}\n",
-    );
-    let (code, out, err) = run(&["eval", file.name(), "--routes", "demo,large", "--json"]);
-    assert_eq!(code, 0, "{err}");
-    assert!(
-        out.starts_with("{\"routes\":[{\"route\":\"demo\",\"problems\":2,\"right\":1,"),
-        "{out}"
-    );
-    let (code, out, _) = run(&["eval", "--routes", "large", "--problems", "1"]);
-    assert_eq!((code, out.lines().count()), (0, 2), "{out}");
-    let (code, _, err) = run(&["eval", "--routes", "none"]);
-    assert_eq!((code, err.contains("there is no route `none`")), (1, true), "{err}");
+fn eval_measures_what_it_is_told() {
+    let file = File::new("problems.jsonl", PROBLEMS);
+    let begin = "{\"routes\":[{\"route\":\"demo\",\"accuracy\":0.5,\"large_share\":0.";
+    // A file can be named in either place.
+    for place in [&[file.name()][..], &["--problems", file.name()]] {
+        let line = [&["eval", "--routes", "demo,large", "--json"], place].concat();
+        let (code, out, err) = run(&line);
+        assert_eq!((code, out.starts_with(begin)), (0, true), "{out}{err}");
+    }
+    let (code, out, _) = run(&["eval", "--routes", "large", "--problems", "1", "--skip", "999"]);
+    assert_eq!((code, out.lines().count()), (0, 3), "{out}");
+}
+
+#[test]
+fn eval_sweeps_compares_and_writes_table_json_and_picture() {
+    let file = File::new("sweep.jsonl", PROBLEMS);
+    let folder = std::env::temp_dir().join(format!("tokenrouter-{}-eval", std::process::id()));
+    let sweep = "demo:threshold=1.0,0.03";
+    let out = folder.to_str().unwrap();
+    let (code, table, err) = run(&["eval", file.name(), "--sweep", sweep, "--out", out]);
+    assert_eq!((code, err.as_str()), (0, ""), "{table}");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(read("eval.md"), table);
+    assert!(read("eval.svg").contains("demo:threshold</text>"));
+    let json: serde_json::Value = serde_json::from_str(&read("eval.json")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let facts = |index: usize| {
+        let route = &json["routes"][index];
+        (route["route"].as_str().unwrap(), route["accuracy"].as_f64().unwrap())
+    };
+    // No entropy is above 1, so the first value never hands over.
+    let expected =
+        [("small", 0.0), ("large", 0.5), ("demo:threshold=1.0", 0.0), ("demo:threshold=0.03", 0.5)];
+    assert_eq!([0, 1, 2, 3].map(facts), expected);
+    assert_eq!(json["routes"][2]["large_share"], 0.0);
+    let curve = &json["references"]["query_level"]["curve"];
+    assert_eq!((&curve[0]["accuracy"], &curve[2]["accuracy"]), (&0.0.into(), &0.5.into()));
+    assert_eq!(json["references"]["query_level"]["measured"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn eval_refuses_what_it_cannot_use_with_2_and_its_name() {
     let bad = File::new("bad.jsonl", "{\"question\": 1}\n");
-    let (code, _, err) = run(&["eval", bad.name()]);
-    assert_eq!((code, err.contains(":1: not a problem")), (1, true), "{err}");
+    let empty = File::new("empty.jsonl", "\n");
+    let cases: [(&[&str], &str); 9] = [
+        (&["--routes", "none"], "there is no route `none`; there are large, mid, small, demo"),
+        (&[bad.name()], "bad.jsonl:1: not a problem"),
+        (&[empty.name()], "there are no problems in it"),
+        (&["--problems", "nowhere.jsonl"], "nowhere.jsonl: the file cannot be read"),
+        (&["--skip", "1000"], "it has 1000 problems and 1000 are skipped"),
+        (&["--sweep", "demo"], "expected ROUTE:KEY=VALUES"),
+        (&["--sweep", "none:threshold=1"], "there is no route `none` with a policy"),
+        (
+            &["--sweep", "demo:treshold=1"],
+            "flag --sweep: `routes.demo.policy.treshold`: there is no",
+        ),
+        (
+            &["--sweep", "demo:threshold=2"],
+            "flag --sweep: `routes.demo.policy.threshold`: 2 is not",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let (code, out, err) = run(&[&["eval"], arguments].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains(expected), "{expected} is not in {err}");
+    }
 }

@@ -23,7 +23,7 @@ fn the_built_in_topology_has_a_plan() {
     assert_eq!((demo.entry, demo.reaches.as_slice()), (ModelIx(2), &[ModelIx(0), ModelIx(2)][..]));
     assert_eq!(demo.context, 32768);
     assert_eq!(catalog.find("mid").unwrap().reaches, [ModelIx(1)]);
-    assert_eq!(plan.largest(), ModelIx(0));
+    assert_eq!(plan.by_size(), [ModelIx(2), ModelIx(1), ModelIx(0)]);
     assert_eq!(demo.index.index(), names.iter().position(|name| *name == "demo").unwrap());
 
     let spent: u64 = plan.models().iter().map(|model| model.weights.0 + model.pool.0).sum();

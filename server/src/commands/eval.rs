@@ -1,278 +1,234 @@
-//! `tokenrouter eval`: how often each route is right, and who wrote its tokens. Runs in this process, through the same
-//! gateway as HTTP requests.
+//! `tokenrouter eval`: how often each route is right, who wrote its tokens, and how fast; compared, where it is wanted,
+//! with one model alone and with query-level routing. Runs in this process, through the same gateway as HTTP requests, and
+//! leaves nothing behind but the files that `--out` asks for.
 
 use super::{CommandError, block_on, print, start_log};
-use crate::admission;
 use crate::boot::Plan;
 use crate::catalog::{Catalog, Route};
 use crate::cli::Eval;
-use crate::generation::Generation;
-use crate::openai::response::{Choice, llm_ratio, total};
-use crate::openai::{ChatRequest, Message, Options};
-use futures::{StreamExt, TryStreamExt, stream};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use measure::Bench;
+use problem::{Problem, Selection};
+use query::{MIXES, Mix, QueryLevel};
+use report::{References, Report};
+use score::{Replies, Score};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokenrouter_actors::{Gateway, Node};
+use sweep::Variant;
+use tokenrouter_actors::Node;
 use tokenrouter_config::Topology;
 use tokenrouter_policies::ModelIx;
-use tokenrouter_protocol::{Finish, Outcome, Share};
 
-/// A problem and its answer.
-#[derive(Clone, Debug, Deserialize)]
-struct Problem {
-    question: String,
-    answer: String,
-}
+mod measure;
+mod picture;
+mod problem;
+mod query;
+mod report;
+mod score;
+mod sweep;
 
-/// What one route achieved.
-struct Score {
-    route: Route,
-    problems: usize,
-    right: usize,
-    cut: usize,
-    shares: Vec<(ModelIx, Share)>,
-    took: Duration,
-}
-
-/// What every run needs.
-struct Run {
-    gateway: Gateway,
-    catalog: Arc<Catalog>,
-    largest: ModelIx,
-    max_tokens: u32,
-    concurrency: usize,
-}
+pub use problem::Problems;
+pub use sweep::Sweep;
 
 /// Measures and prints.
 ///
 /// # Errors
-/// A topology or a file of problems that cannot be used, a request that fails.
+/// A topology, a route, a sweep or a file of problems that cannot be used, a request that fails, a folder that cannot be
+/// written.
 pub fn run(arguments: &Eval) -> Result<(), CommandError> {
-    let topology = Topology::load(&arguments.sources())?;
+    let mut topology = Topology::load(&arguments.sources())?;
     start_log(&topology)?;
+    let (file, count) = (arguments.problems_file.as_deref(), arguments.problems.as_ref());
+    let problems = Selection::new(file, count, arguments.skip)?.load()?;
+    let mut routes = routes(&topology, arguments)?;
+    let variants = sweep::add(&mut topology, &arguments.sweep)?;
+    routes.extend(variants.into_iter().map(|variant| (variant.name(), Some(variant))));
     let plan = Plan::new(topology)?;
-    let routes = routes(&plan, &arguments.routes)?;
-    let problems = problems(arguments)?;
-    let scores = block_on(measure(plan, arguments, routes, &problems))??;
-    print(&format!("{scores}\n"))
+    if let Some(folder) = &arguments.out {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            let folder = folder.display();
+            CommandError::Input(format!("flag --out: {folder}: the folder cannot be made: {e}"))
+        })?;
+    }
+    let compared = arguments.out.is_some() || !arguments.sweep.is_empty();
+    let pair = if compared { Pair::new(&plan, &problems)? } else { None };
+    let report = block_on(measure(plan, arguments, &Task { routes, pair, problems }))??;
+    if let Some(folder) = &arguments.out {
+        write(folder, &report)?;
+    }
+    print(&if arguments.json { format!("{}\n", report.json()) } else { report.tables() })
 }
 
-async fn measure(
-    plan: Plan,
-    arguments: &Eval,
-    routes: Vec<Route>,
-    problems: &[Problem],
-) -> Result<String, CommandError> {
-    let (catalog, largest) = (Arc::clone(plan.catalog()), plan.largest());
+/// What is measured.
+struct Task {
+    /// The routes by name, with what a sweep set for them.
+    routes: Vec<(String, Option<Variant>)>,
+    /// What they are compared with.
+    pair: Option<Pair>,
+    problems: Vec<Problem>,
+}
+
+/// The smallest and the largest model, each a route of its own.
+struct Pair {
+    small: Route,
+    large: Route,
+    /// The problems by their places, in the order in which query-level routing sends them to the large model.
+    order: Vec<usize>,
+}
+
+impl Pair {
+    /// The pair of a plan; `None` where there is only one model.
+    fn new(plan: &Plan, problems: &[Problem]) -> Result<Option<Self>, CommandError> {
+        let [smallest, .., largest] = plan.by_size()[..] else { return Ok(None) };
+        let catalog = plan.catalog();
+        let alone = |model| catalog.find(catalog.model(model)).cloned();
+        let (Some(small), Some(large)) = (alone(smallest), alone(largest)) else { return Ok(None) };
+        let order = query::order(plan, &small, problems)?;
+        Ok(Some(Self { small, large, order }))
+    }
+}
+
+/// One thing that is measured: a route, or a mix of two.
+struct Target<'a> {
+    /// What it is called.
+    name: String,
+    /// Where each problem goes.
+    routes: Vec<&'a Route>,
+    /// The route that its shares are seen from.
+    base: &'a Route,
+    sweep: Option<Variant>,
+}
+
+impl Task {
+    /// The routes in the order of the report: the pair first, unless it is named among the others.
+    fn targets<'a>(&'a self, catalog: &'a Catalog) -> Vec<Target<'a>> {
+        let pair = self.pair.iter().flat_map(|pair| [&pair.small.name, &pair.large.name]);
+        let pair = pair.filter(|alone| self.routes.iter().all(|(name, _)| name != *alone));
+        let named = self.routes.iter().map(|(name, variant)| (name, variant.clone()));
+        let all = pair.map(|alone| (alone, None)).chain(named);
+        let target = |(name, sweep): (&String, Option<Variant>)| {
+            let base = catalog.find(name)?;
+            let routes = vec![base; self.problems.len()];
+            Some(Target { name: name.clone(), routes, base, sweep })
+        };
+        all.filter_map(target).collect()
+    }
+}
+
+impl Pair {
+    /// Query-level routing at the cut-offs that are run.
+    fn mixes(&self) -> Vec<Target<'_>> {
+        let mix = |&questions: &f64| {
+            let to_large = query::chosen(&self.order, questions);
+            let route = |large: bool| if large { &self.large } else { &self.small };
+            let routes = to_large.into_iter().map(route).collect();
+            let name = format!("query-level, {:.0}%", 100.0 * questions);
+            Target { name, routes, base: &self.small, sweep: None }
+        };
+        MIXES.iter().map(mix).collect()
+    }
+
+    /// What routes are compared with. `measured` has the two models alone, `mixes` what came of [`Self::mixes`].
+    fn references(
+        &self,
+        measured: &[(Score, Replies)],
+        mixes: Vec<(Score, Replies)>,
+    ) -> References {
+        let alone = |route: &Route| measured.iter().find(|(score, _)| score.route == route.name);
+        let curve = match (alone(&self.small), alone(&self.large)) {
+            (Some((_, small)), Some((_, large))) => query::curve(&self.order, small, large),
+            _ => Vec::new(),
+        };
+        let scores = mixes.into_iter().map(|(score, _)| score);
+        let measured =
+            MIXES.into_iter().zip(scores).map(|(questions, score)| Mix { questions, score });
+        References {
+            small: self.small.name.clone(),
+            large: self.large.name.clone(),
+            query_level: QueryLevel { curve, measured: measured.collect() },
+        }
+    }
+}
+
+async fn measure(plan: Plan, arguments: &Eval, task: &Task) -> Result<Report, CommandError> {
+    let catalog = Arc::clone(plan.catalog());
+    let largest = plan.by_size().last().copied().unwrap_or(ModelIx(0));
     let most = plan.topology().limits.requests;
+    let mut targets = task.targets(&catalog);
+    let alone = targets.len();
+    targets.extend(task.pair.iter().flat_map(Pair::mixes));
     let node = Node::start(plan.load()?).await.map_err(|e| CommandError::Other(e.to_string()))?;
-    let run = Run {
+    let bench = Bench {
         gateway: node.gateway(),
-        catalog,
-        largest,
+        problems: &task.problems,
         max_tokens: arguments.max_tokens,
         concurrency: (arguments.concurrency as usize).min(most),
+        bar: measure::bar(targets.len() * task.problems.len() * arguments.rounds as usize),
     };
-    let bar = bar(routes.len() * problems.len());
-    let mut scores = Vec::new();
-    for route in routes {
-        bar.set_message(route.name.clone());
-        scores.push(run.score(route, problems, &bar).await?);
+    // Round by round, so that what else the machine does meets all targets alike.
+    let mut rounds: Vec<Vec<Replies>> = targets.iter().map(|_| Vec::new()).collect();
+    for _ in 0..arguments.rounds {
+        for (target, rounds) in targets.iter().zip(&mut rounds) {
+            rounds.push(bench.run(&target.name, &target.routes).await?);
+        }
     }
-    bar.finish_and_clear();
+    bench.bar.finish_and_clear();
     node.stop().await;
-    Ok(if arguments.json { run.json(&scores).to_string() } else { run.table(&scores) })
-}
-
-impl Run {
-    async fn score(
-        &self,
-        route: Route,
-        problems: &[Problem],
-        bar: &ProgressBar,
-    ) -> Result<Score, CommandError> {
-        let begun = Instant::now();
-        let replies: Vec<(bool, Choice)> = stream::iter(problems)
-            .map(|problem| self.reply(&route, problem))
-            .buffer_unordered(self.concurrency)
-            .inspect_ok(|_| bar.inc(1))
-            .try_collect()
-            .await?;
-        let took = begun.elapsed();
-        let outcomes: Vec<&Outcome> = replies.iter().map(|(_, choice)| &choice.outcome).collect();
-        let shares = total(&route, &outcomes);
-        Ok(Score {
-            problems: replies.len(),
-            right: replies.iter().filter(|(right, _)| *right).count(),
-            cut: outcomes.iter().filter(|outcome| outcome.finish == Finish::Length).count(),
-            route,
-            shares,
-            took,
-        })
-    }
-
-    async fn reply(
-        &self,
-        route: &Route,
-        problem: &Problem,
-    ) -> Result<(bool, Choice), CommandError> {
-        let fault = |e: &dyn std::fmt::Display| CommandError::Other(format!("{}: {e}", route.name));
-        let message = Message { role: "user".to_owned(), content: problem.question.clone() };
-        let options = Options { n: 1, seed: Some(0), ..Options::default() };
-        let request =
-            ChatRequest { messages: vec![message], template_arguments: Map::new(), options };
-        let mut admitted = admission::chat(route, &request, 0).map_err(|e| fault(&e))?;
-        // Without a limit of its own a reply gets the rest of the context, which may be less than the limit here.
-        for choice in &mut admitted.choices {
-            choice.max_tokens = choice.max_tokens.min(self.max_tokens);
-        }
-        let generation =
-            Generation::open(&self.gateway, admitted.choices).await.map_err(|e| fault(&e))?;
-        let choices = generation.collect().await.map_err(|e| fault(&e))?;
-        let choice =
-            choices.into_iter().next().ok_or_else(|| fault(&"a reply ended without a result"))?;
-        Ok((is_right(&choice.text, &problem.answer), choice))
-    }
-
-    fn json(&self, scores: &[Score]) -> Value {
-        let routes: Vec<Value> = scores
-            .iter()
-            .map(|score| {
-                let shares: Map<String, Value> = score
-                    .shares
-                    .iter()
-                    .map(|&(model, _)| (self.catalog.model(model).to_owned(), json!(score.share(model))))
-                    .collect();
-                json!({
-                    "route": score.route.name, "problems": score.problems, "right": score.right,
-                    "accuracy": score.accuracy(), "large_share": score.share(self.largest), "shares": shares,
-                    "llm_ratio": llm_ratio(score.route.entry, &score.shares),
-                    "handoffs_per_reply": score.handoffs(), "tokens_per_s": score.speed(),
-                    "tokens": score.tokens(), "cut_by_length": score.cut, "seconds": score.took.as_secs_f64(),
-                })
-            })
-            .collect();
-        json!({ "routes": routes })
-    }
-
-    fn table(&self, scores: &[Score]) -> String {
-        let wide = scores.iter().map(|score| score.route.name.len()).max().unwrap_or(0).max(5);
-        let mut text = format!(
-            "{:<wide$}  accuracy  handoffs/reply  tokens/s  cut  tokens written by\n",
-            "route"
-        );
-        for score in scores {
-            let shares: Vec<String> = score
-                .shares
-                .iter()
-                .map(|&(model, _)| {
-                    format!("{} {:.1}%", self.catalog.model(model), 100.0 * score.share(model))
-                })
-                .collect();
-            text += &format!(
-                "{:<wide$}  {:>8.3}  {:>14.2}  {:>8.1}  {:>3}  {}\n",
-                score.route.name,
-                score.accuracy(),
-                score.handoffs(),
-                score.speed(),
-                score.cut,
-                shares.join(", ")
-            );
-        }
-        text.trim_end().to_owned()
-    }
-}
-
-impl Score {
-    fn accuracy(&self) -> f64 {
-        self.right as f64 / self.problems.max(1) as f64
-    }
-
-    fn tokens(&self) -> u64 {
-        self.shares.iter().map(|(_, share)| u64::from(share.committed)).sum()
-    }
-
-    /// The share of the tokens that `model` wrote.
-    fn share(&self, model: ModelIx) -> f64 {
-        let own = self.shares.iter().find(|(known, _)| *known == model);
-        let committed = own.map_or(0, |(_, share)| share.committed);
-        f64::from(committed) / self.tokens().max(1) as f64
-    }
-
-    fn handoffs(&self) -> f64 {
-        let handoffs: u64 = self.shares.iter().map(|(_, share)| u64::from(share.handoffs)).sum();
-        handoffs as f64 / self.problems.max(1) as f64
-    }
-
-    fn speed(&self) -> f64 {
-        self.tokens() as f64 / self.took.as_secs_f64().max(1e-9)
-    }
-}
-
-/// Whether a reply gives the answer, and not one that only begins like it.
-fn is_right(reply: &str, answer: &str) -> bool {
-    reply.contains(&format!("The answer is {answer}."))
-}
-
-fn routes(plan: &Plan, names: &[String]) -> Result<Vec<Route>, CommandError> {
-    let catalog = plan.catalog();
-    if names.is_empty() {
-        return Ok(catalog.routes.clone());
-    }
-    let find = |name: &String| {
-        let name = name.trim();
-        catalog.find(name).cloned().ok_or_else(|| {
-            let known = catalog.names().join(", ");
-            CommandError::Other(format!("there is no route `{name}`; there are {known}"))
-        })
+    let score = |(target, rounds): (&Target<'_>, Vec<Replies>)| {
+        // What else the machine does can only slow a round down.
+        let replies = rounds.into_iter().min_by_key(|round| round.took)?;
+        let score = Score::new(&replies, target.base, largest, &catalog);
+        let (route, sweep) = (target.name.clone(), target.sweep.clone());
+        Some((Score { route, sweep, ..score }, replies))
     };
-    names.iter().map(find).collect()
+    let mut measured: Vec<_> = targets.iter().zip(rounds).filter_map(score).collect();
+    let mixes = measured.split_off(alone);
+    Ok(Report {
+        references: task.pair.as_ref().map(|pair| pair.references(&measured, mixes)),
+        routes: measured.into_iter().map(|(score, _)| score).collect(),
+        skipped: arguments.skip,
+        concurrency: bench.concurrency,
+        rounds: arguments.rounds,
+        max_tokens: arguments.max_tokens,
+    })
 }
 
-fn problems(arguments: &Eval) -> Result<Vec<Problem>, CommandError> {
-    let (name, text) = match &arguments.problems_file {
-        None => ("the built-in problems".to_owned(), tokenrouter_models::PROBLEMS.to_owned()),
-        Some(path) => {
-            let name = path.display().to_string();
-            let text = std::fs::read_to_string(path).map_err(|e| {
-                CommandError::Other(format!("{name}: the file cannot be read: {e}"))
-            })?;
-            (name, text)
+/// The routes that the arguments name: without any, and without a sweep, all.
+fn routes(
+    topology: &Topology,
+    arguments: &Eval,
+) -> Result<Vec<(String, Option<Variant>)>, CommandError> {
+    let known: Vec<&String> = topology.models.keys().chain(topology.routes.keys()).collect();
+    let all = arguments.routes.is_empty() && arguments.sweep.is_empty();
+    let mut routes: Vec<(String, Option<Variant>)> = Vec::new();
+    for name in if all { known.clone() } else { arguments.routes.iter().collect() } {
+        let name = name.trim().to_owned();
+        if !known.contains(&&name) {
+            let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
+            let known = known.join(", ");
+            let reason = format!("flag --routes: there is no route `{name}`; there are {known}");
+            return Err(CommandError::Input(reason));
         }
-    };
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let parse = |(index, line): (usize, &str)| {
-        serde_json::from_str(line)
-            .map_err(|e| CommandError::Other(format!("{name}:{}: not a problem: {e}", index + 1)))
-    };
-    let problems: Vec<Problem> =
-        lines.take(arguments.problems as usize).map(parse).collect::<Result<_, _>>()?;
-    if problems.is_empty() {
-        return Err(CommandError::Other(format!("{name}: there are no problems in it")));
+        if routes.iter().all(|(other, _)| *other != name) {
+            routes.push((name, None));
+        }
     }
-    Ok(problems)
+    Ok(routes)
 }
 
-fn bar(length: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:<16} {wide_bar} {pos}/{len} {eta}");
-    let bar = ProgressBar::new(length as u64);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+/// Writes the three files of `--out`.
+fn write(folder: &Path, report: &Report) -> Result<(), CommandError> {
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|e| CommandError::Other(format!("the report is no JSON: {e}")))?;
+    let files = [
+        ("eval.md", report.tables()),
+        ("eval.json", json + "\n"),
+        ("eval.svg", picture::draw(report)),
+    ];
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|e| {
+            CommandError::Other(format!("{}: the file cannot be written: {e}", path.display()))
+        })?;
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reply_is_right_only_with_the_whole_answer() {
-        assert!(is_right("<think>\n\n</think>\n\nThe answer is 17.", "17"));
-        assert!(!is_right("The answer is 171.", "17"));
-        assert!(!is_right("17", "17"));
-    }
+    Ok(())
 }
