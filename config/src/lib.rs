@@ -5,15 +5,17 @@
 
 mod document;
 pub mod error;
+pub mod secret;
 pub mod section;
 pub mod topology;
 pub mod units;
 mod yaml;
 
 pub use error::{Error, Origin};
+pub use secret::Secret;
 pub use section::PolicySection;
 pub use topology::{
-    Batching, Http, Limits, Log, LogFormat, Memory, Model, Restart, Route, Setting, Sources,
+    Admin, Batching, Http, Limits, Log, LogFormat, Memory, Model, Restart, Route, Setting, Sources,
     Topology,
 };
 pub use units::Bytes;

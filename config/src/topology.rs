@@ -8,6 +8,7 @@ mod mapping;
 
 use crate::document::Document;
 use crate::error::{Error, Origin};
+use crate::secret::Secret;
 use crate::section::PolicySection;
 use crate::units::{self, Bytes};
 use figment::value::Value;
@@ -61,6 +62,8 @@ pub struct Topology {
     pub limits: Limits,
     /// How often a model may be restarted.
     pub restart: Restart,
+    /// Looking at the actors and killing them.
+    pub admin: Admin,
     /// Logging.
     pub log: Log,
     document: Arc<Document>,
@@ -84,6 +87,8 @@ pub struct Http {
     pub listen: SocketAddr,
     /// Origins whose pages may call the server from a browser; `*` allows all, an empty list none.
     pub cors: Vec<String>,
+    /// Keys of which a client must bring one; an empty list lets everybody in.
+    pub api_keys: Vec<Secret>,
 }
 
 /// `models.NAME:`, or only its `path`.
@@ -156,6 +161,16 @@ pub struct Restart {
     /// Within how long.
     #[serde(deserialize_with = "units::duration")]
     pub within: Duration,
+}
+
+/// `admin:`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Whether `/admin` is there at all.
+    pub enabled: bool,
+    /// The key that its clients must bring; needed where other machines can reach it.
+    pub api_key: Option<Secret>,
 }
 
 /// `log:`
@@ -235,6 +250,7 @@ impl Topology {
             memory: raw.memory.0,
             limits: raw.limits.0,
             restart: raw.restart.0,
+            admin: raw.admin.0,
             log: raw.log.0,
             document,
         })
@@ -258,6 +274,8 @@ struct Raw {
     limits: Mapping<Limits>,
     #[serde(default)]
     restart: Mapping<Restart>,
+    #[serde(default)]
+    admin: Mapping<Admin>,
     #[serde(default)]
     log: Mapping<Log>,
     nodes: Option<Value>,
@@ -313,7 +331,11 @@ fn address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAd
 
 impl Default for Http {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8080)), cors: vec!["*".to_owned()] }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            cors: vec!["*".to_owned()],
+            api_keys: Vec::new(),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Every answer that is no success has OpenAI's error object, also those that no handler gives.
 
+use crate::admin;
+use crate::auth::{self, Keys};
 use crate::catalog::{Catalog, Route};
 use crate::flights::{Flight, Flights};
 use crate::openai::{ApiError, chat, completions, models, tokenize};
@@ -158,40 +160,58 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The router. `origins` are those whose pages may call from a browser; `body` is the most bytes of a request.
-pub fn router(app: App, origins: &[HeaderValue], body: usize) -> Router {
-    let router = Router::new()
+/// Who may do what.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Origins whose pages may call from a browser.
+    pub origins: Vec<HeaderValue>,
+    /// Keys of which a request to a model must bring one.
+    pub keys: Keys,
+    /// Keys for `/admin`; nothing is there without.
+    pub admin: Option<Keys>,
+    /// Most bytes of a request.
+    pub body: usize,
+}
+
+/// The router.
+pub fn router(app: App, access: &Access) -> Router {
+    let models = Router::new()
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
-        .route("/health", get(health))
-        .route("/ready", get(ready))
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(body))
+        .route_layer(middleware::from_fn_with_state(access.keys.clone(), auth::require));
+    let open = Router::new().route("/health", get(health)).route("/ready", get(ready));
+    let shared =
+        models.merge(open).fallback(not_found).method_not_allowed_fallback(method_not_allowed);
+    let shared = cors(shared, &access.origins);
+    // No page of another origin reaches the admin, whatever the models allow.
+    let all = match &access.admin {
+        Some(keys) => {
+            let guard = middleware::from_fn_with_state(keys.clone(), auth::require);
+            shared.merge(admin::router().route_layer(guard))
+        }
+        None => shared,
+    };
+    all.layer(DefaultBodyLimit::max(access.body))
         .layer(CatchPanicLayer::custom(|_| {
             ApiError::internal("the server made a mistake; its log says more").into_response()
         }))
         .layer(middleware::from_fn(identify))
-        .with_state(app);
-    match cors(origins) {
-        Some(cors) => router.layer(cors),
-        None => router,
-    }
+        .with_state(app)
 }
 
-fn cors(origins: &[HeaderValue]) -> Option<CorsLayer> {
+fn cors(router: Router<App>, origins: &[HeaderValue]) -> Router<App> {
     // Mirrored, since `*` does not cover `authorization`, which every OpenAI client sends.
     let headers = AllowHeaders::mirror_request();
     let layer =
         CorsLayer::new().allow_methods(Any).allow_headers(headers).expose_headers([REQUEST_ID]);
     if origins.iter().any(|origin| origin == "*") {
-        return Some(layer.allow_origin(Any));
+        return router.layer(layer.allow_origin(Any));
     }
-    (!origins.is_empty()).then(|| layer.allow_origin(origins.to_vec()))
+    if origins.is_empty() { router } else { router.layer(layer.allow_origin(origins.to_vec())) }
 }
 
 async fn health() -> Response {

@@ -3,8 +3,10 @@
 //! It turns text to tokens and requests to choices, hands those to the gateway of a node, and renders what comes back.
 //! It never decides which model writes a token, and nothing in it survives a request but counts.
 
+pub mod admin;
 pub mod admission;
 pub mod assets;
+pub mod auth;
 pub mod boot;
 pub mod catalog;
 pub mod cli;

@@ -1,7 +1,8 @@
 //! A running server: a node, a socket, and the way to stop both without losing a reply.
 
+use crate::auth::Keys;
 use crate::boot::Plan;
-use crate::http::{App, router};
+use crate::http::{Access, App, router};
 use axum::Router;
 use axum::http::HeaderValue;
 use axum::serve::ListenerExt;
@@ -62,7 +63,7 @@ impl Server {
     /// As [`Self::start`].
     pub async fn start_plan(plan: Plan) -> Result<Self, StartFailure> {
         let topology = plan.topology().clone();
-        let origins = origins(&topology)?;
+        let access = access(&topology)?;
         // The socket first: it is quick to fail, and loading is not.
         let listener = listen(topology.http.listen)?;
         let address = listener
@@ -75,8 +76,7 @@ impl Server {
             .unwrap_or(u32::MAX)
             .min(topology.limits.choices);
         let app = App::new(catalog, node.gateway(), most_choices);
-        let body = usize::try_from(topology.limits.body.0).unwrap_or(usize::MAX);
-        let router = router(app.clone(), &origins, body);
+        let router = router(app.clone(), &access);
         let (stop, stopping) = watch::channel(false);
         let (done, stopped) = watch::channel(false);
         node.serve(service(listener, router, stopping, done));
@@ -123,6 +123,16 @@ impl Server {
         drop(tokio::time::timeout(CLOSE, self.app.flights().landed()).await);
         cut
     }
+}
+
+fn access(topology: &Topology) -> Result<Access, TopologyError> {
+    let admin = topology.admin.enabled.then(|| Keys::new(topology.admin.api_key.clone()));
+    Ok(Access {
+        origins: origins(topology)?,
+        keys: Keys::new(topology.http.api_keys.clone()),
+        admin,
+        body: usize::try_from(topology.limits.body.0).unwrap_or(usize::MAX),
+    })
 }
 
 fn origins(topology: &Topology) -> Result<Vec<HeaderValue>, TopologyError> {

@@ -2,6 +2,7 @@
 
 use super::{Batching, Model, Route, Topology};
 use crate::error::Error;
+use crate::secret::Secret;
 use std::time::Duration;
 
 /// More threads than any machine has cores: a number beyond it is a slip, and starting them would take minutes.
@@ -26,6 +27,7 @@ impl Topology {
             return Err(self.error(&["routes"], reason));
         }
         self.check_origins()?;
+        self.check_keys()?;
         for (name, model) in &self.models {
             self.check_model(name, model)?;
         }
@@ -121,6 +123,29 @@ impl Topology {
         }
         if self.restart.within.is_zero() {
             return Err(self.error(&["restart", "within"], "must be longer than nothing"));
+        }
+        Ok(())
+    }
+
+    /// A key that no header can carry would lock everybody out, and an empty one nobody.
+    fn check_keys(&self) -> Result<(), Error> {
+        let fits = |key: &Secret| {
+            !key.reveal().is_empty() && key.reveal().chars().all(|c| c.is_ascii_graphic())
+        };
+        let reason = "a key is made of visible ASCII characters, at least one";
+        if let Some(index) = self.http.api_keys.iter().position(|key| !fits(key)) {
+            return Err(self.error(&["http", "api_keys", &index.to_string()], reason));
+        }
+        let admin = &self.admin;
+        if admin.api_key.as_ref().is_some_and(|key| !fits(key)) {
+            return Err(self.error(&["admin", "api_key"], reason));
+        }
+        let listen = self.http.listen;
+        if admin.enabled && admin.api_key.is_none() && !listen.ip().is_loopback() {
+            let reason = format!(
+                "others could kill actors through {listen}; set `admin.api_key`, or listen on 127.0.0.1"
+            );
+            return Err(self.error(&["admin", "enabled"], reason));
         }
         Ok(())
     }

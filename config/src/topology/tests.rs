@@ -144,6 +144,18 @@ const FAULTS: &[(&str, &str)] = &[
         "models: { a: x }\nhttp: { cors: ['*', 'http://a/'] }\n",
         "`http.cors.1`: `http://a/` is not an origin",
     ),
+    (
+        "models: { a: x }\nhttp: { listen: '0.0.0.0:80' }\nadmin: { enabled: true }\n",
+        "t.yaml:3: `admin.enabled`: others could kill actors through 0.0.0.0:80; set `admin.api_key`",
+    ),
+    (
+        "models: { a: x }\nadmin: { enabled: true, api_key: '' }\n",
+        "`admin.api_key`: a key is made of visible ASCII characters",
+    ),
+    (
+        "models: { a: x }\nhttp: { api_keys: [good, 'no good'] }\n",
+        "`http.api_keys.1`: a key is made of visible ASCII characters",
+    ),
     ("- a\n", "the document is not a mapping"),
 ];
 
@@ -221,6 +233,27 @@ fn the_environment_goes_over_the_file_and_flags_over_both() {
         value: "127.0.0.1:2".into(),
     });
     assert_eq!(Topology::load(&sources).unwrap().http.listen.port(), 2);
+}
+
+#[test]
+fn the_admin_listens_to_others_only_with_a_key() {
+    let cases = [
+        "admin: { enabled: true }",
+        "http: { listen: '[::1]:80' }\nadmin: { enabled: true }",
+        "http: { listen: '0.0.0.0:80' }\nadmin: { enabled: true, api_key: k }",
+        "http: { listen: '0.0.0.0:80' }\nadmin: { enabled: false }",
+    ];
+    for text in cases {
+        assert!(parse(&format!("{MODELS}{text}\n")).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn keys_do_not_show_themselves() {
+    let text = format!("{MODELS}http: {{ api_keys: [hidden] }}\nadmin: {{ api_key: hidden }}\n");
+    let topology = parse(&text).unwrap();
+    assert_eq!(topology.http.api_keys[0].reveal(), "hidden");
+    assert!(!format!("{:?} {:?}", topology.http, topology.admin).contains("hidden"));
 }
 
 #[test]

@@ -74,6 +74,14 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::parameter(param, message) }
     }
 
+    /// A request without a key, or with a wrong one: 401.
+    pub fn unauthorized(message: &str) -> Self {
+        Self {
+            kind: "authentication_error",
+            ..Self::status(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+        }
+    }
+
     /// Any other refusal by status.
     pub fn status(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code: Some(code), ..Self::invalid(message) }

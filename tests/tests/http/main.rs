@@ -5,6 +5,7 @@
     reason = "helpers of tests, outside of the functions that the lint spares"
 )]
 
+mod admin;
 mod client;
 mod deaths;
 mod endings;
