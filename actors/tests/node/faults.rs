@@ -148,7 +148,9 @@ fn plan(watch: &Arc<Watch>, death: Option<Death>) -> Faults {
             Victim::OtherDecode => Target::Decode(other),
         };
         // A word on the way while the node still starts finds no admin yet; nothing is at stake then.
-        watch.admin.get().is_some_and(|admin| admin.kill(target));
+        if let Some(admin) = watch.admin.get() {
+            admin.kill(target);
+        }
         false
     })
 }
