@@ -11,7 +11,7 @@ use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokenrouter_actors::{Node, Service, StartError, Target};
+use tokenrouter_actors::{Node, NodeSpec, Service, StartError, Target};
 use tokenrouter_config::{Error as TopologyError, Topology};
 use tokio::sync::watch;
 
@@ -62,6 +62,17 @@ impl Server {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_plan(plan: Plan) -> Result<Self, StartFailure> {
+        Self::start_with(plan, |_| {}).await
+    }
+
+    /// The same, with a change to what the node is started with: a plan of faults, say.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(
+        plan: Plan,
+        change: impl FnOnce(&mut NodeSpec),
+    ) -> Result<Self, StartFailure> {
         let topology = plan.topology().clone();
         let access = access(&topology)?;
         // The socket first: it is quick to fail, and loading is not.
@@ -70,7 +81,9 @@ impl Server {
             .local_addr()
             .map_err(|source| StartFailure::Listen { address: topology.http.listen, source })?;
         let catalog = Arc::clone(plan.catalog());
-        let node = Node::start(plan.load()?).await?;
+        let mut spec = plan.load()?;
+        change(&mut spec);
+        let node = Node::start(spec).await?;
         // More choices than can ever be in flight at once would be refused for ever as if the server were only busy.
         let most_choices = u32::try_from(topology.limits.requests)
             .unwrap_or(u32::MAX)

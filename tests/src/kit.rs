@@ -62,9 +62,8 @@ impl Kit {
     /// When a request fails or takes too long.
     pub async fn ask(&self, route: &str, count: usize, manner: Manner) -> Vec<Reply> {
         let gateway = self.node.gateway();
-        let requests = prompts(count).into_iter().enumerate().map(|(seed, prompt)| {
-            let request = self.request(route, &prompt, seed as u64, manner);
-            read(&gateway, request)
+        let requests = questions(count).into_iter().enumerate().map(|(seed, question)| {
+            read(&gateway, request(&self.catalog, route, &question, seed as u64, manner))
         });
         let replies = stream::iter(requests).buffered(manner.concurrency).collect();
         tokio::time::timeout(PATIENCE, replies).await.expect("the requests take too long")
@@ -75,21 +74,7 @@ impl Kit {
     /// # Panics
     /// When something is still held after a long time.
     pub async fn at_rest(&self) {
-        let gateway = self.node.gateway();
-        let rest = async {
-            loop {
-                let views = gateway.observe().await;
-                let idle = views.iter().all(|view| {
-                    let client = view.client.is_some_and(|c| c.live == 0 && c.closing == 0);
-                    client && view.decode.is_some_and(|d| d.held == 0 && d.blocks_used == 0)
-                });
-                if idle {
-                    return;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, rest).await.expect("something is still held");
+        at_rest(&self.node.gateway()).await;
     }
 
     /// The way in.
@@ -101,18 +86,50 @@ impl Kit {
     pub async fn stop(self) {
         self.node.stop().await;
     }
+}
 
-    fn request(&self, route: &str, prompt: &str, seed: u64, manner: Manner) -> Request {
-        let route = self.catalog.find(route).unwrap();
-        Request {
-            route: route.index,
-            prompt: route.language.tokenizer.encode(prompt, false).unwrap(),
-            max_tokens: manner.max_tokens,
-            sampling: manner.sampling,
-            draws: Draws::new(seed, 0),
-            stop: Vec::new(),
-            ignore_eos: false,
+/// Waits until no loop of a node holds anything of any request.
+///
+/// # Panics
+/// When something is still held after a long time.
+pub async fn at_rest(gateway: &Gateway) {
+    let rest = async {
+        loop {
+            let views = gateway.observe().await;
+            let idle = views.iter().all(|view| {
+                let client = view.client.is_some_and(|c| c.live == 0 && c.closing == 0);
+                client && view.decode.is_some_and(|d| d.held == 0 && d.blocks_used == 0)
+            });
+            if idle && gateway.live() == 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
         }
+    };
+    tokio::time::timeout(PATIENCE, rest).await.expect("something is still held");
+}
+
+/// A request for `route` with this question as its whole conversation.
+///
+/// # Panics
+/// When there is no such route.
+pub fn request(
+    catalog: &Catalog,
+    route: &str,
+    question: &str,
+    seed: u64,
+    manner: Manner,
+) -> Request {
+    let route = catalog.find(route).unwrap();
+    let prompt = format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n");
+    Request {
+        route: route.index,
+        prompt: route.language.tokenizer.encode(&prompt, false).unwrap(),
+        max_tokens: manner.max_tokens,
+        sampling: manner.sampling,
+        draws: Draws::new(seed, 0),
+        stop: Vec::new(),
+        ignore_eos: false,
     }
 }
 
@@ -140,13 +157,15 @@ async fn read(gateway: &Gateway, request: Request) -> Reply {
     }
 }
 
-/// The first `count` demo problems as prompts.
-fn prompts(count: usize) -> Vec<String> {
+/// The questions of the first `count` demo problems.
+///
+/// # Panics
+/// Never: the problems are built in.
+pub fn questions(count: usize) -> Vec<String> {
     let problems = tokenrouter_models::PROBLEMS.lines().take(count);
-    let prompt = |line: &str| {
+    let question = |line: &str| {
         let problem: serde_json::Value = serde_json::from_str(line).unwrap();
-        let question = problem["question"].as_str().unwrap();
-        format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
+        problem["question"].as_str().unwrap().to_owned()
     };
-    problems.map(prompt).collect()
+    problems.map(question).collect()
 }

@@ -3,5 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test")]
 
+pub mod chaos;
 pub mod kit;
 pub mod world;
