@@ -90,7 +90,7 @@ impl Plan {
         self.models.iter().map(Model::summary).collect()
     }
 
-    /// The models, those with fewer weights first.
+    /// The models, those with fewer weights of their own first: router heads are no part of what a model can do.
     pub fn by_size(&self) -> Vec<ModelIx> {
         let mut models: Vec<usize> = (0..self.models.len()).collect();
         models.sort_by_key(|&index| self.models[index].arch.footprint().weights);
