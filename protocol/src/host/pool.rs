@@ -7,6 +7,7 @@ use crate::id::{Fence, RequestId};
 use crate::message::ModelWord;
 use crate::residency::Phase;
 use crate::step::{CacheOp, SequenceId};
+use std::ops::Bound;
 use tokenrouter_policies::Position;
 
 impl Host {
@@ -50,15 +51,9 @@ impl Host {
     /// Free blocks, and those that [`Self::reserve`] may take from others for this request.
     fn obtainable(&self, rid: RequestId) -> u32 {
         let free = self.config.pool.blocks - self.blocks_used;
-        let others = self
-            .residents
-            .iter()
-            .filter(|(other, r)| r.phase() == Phase::Pending || self.preemptible(rid, **other));
+        let others =
+            self.residents.iter().filter(|(other, r)| r.phase() == Phase::Pending || **other > rid);
         free + others.map(|(_, r)| self.blocks(r.cached())).sum::<u32>()
-    }
-
-    fn preemptible(&self, rid: RequestId, other: RequestId) -> bool {
-        other > rid && !self.flight.iter().any(|f| f.rid == other)
     }
 
     fn pending_longest(&self) -> Option<RequestId> {
@@ -67,9 +62,10 @@ impl Host {
         pending.min_by_key(|(rid, r)| (r.moved, **rid)).map(|(rid, _)| *rid)
     }
 
+    /// Rows of a pass are composed in the order of their requests, so no younger one has a row in it yet.
     fn youngest_after(&self, rid: RequestId) -> Option<RequestId> {
-        let holding = self.residents.range(rid..).rev().filter(|(_, r)| r.cached() > 0);
-        holding.map(|(other, _)| *other).find(|other| self.preemptible(rid, *other))
+        let younger = self.residents.range((Bound::Excluded(rid), Bound::Unbounded));
+        younger.rev().find(|(_, r)| r.cached() > 0).map(|(other, _)| *other)
     }
 
     fn evict(&mut self, rid: RequestId) -> Fence {
