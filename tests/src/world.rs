@@ -13,35 +13,45 @@ mod inspect;
 mod links;
 mod plan;
 mod policies;
+mod post;
 mod queue;
 mod random;
+mod recovery;
 mod reference;
 mod run;
+mod scenarios;
+mod script;
+mod stats;
 mod words;
 
+pub use deaths::Deaths;
 pub use links::{FAULTS, KINDS, Met};
-pub use run::{Failure, Stats, Summary, run, run_logged, sweep};
+pub use recovery::{CAUSES, Times};
+pub use run::{Failure, Summary, play, run, run_logged, sweep};
+pub use scenarios::{SCENARIOS, Scenario};
+pub use stats::Stats;
 
 use engine::{Engine, Step};
 use inspect::{Case, Fate};
-use links::{Links, Way, home_kind, model_kind};
-use plan::{MODELS, Micros, Plan};
+use links::Links;
+use plan::{Death, MODELS, Micros, Plan};
+use post::Letter;
 use queue::Queue;
 use random::Random;
-use smallvec::SmallVec;
+use script::Script;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokenrouter_policies::ModelIx;
+use tokenrouter_protocol::residency::Phase;
 use tokenrouter_protocol::{
-    Fence, Home, HomeConfig, HomeId, HomeSays, Host, HostConfig, Life, ModelSays, RequestId,
-    SequenceId, home, host,
+    Fence, Home, HomeConfig, HomeId, Host, HostConfig, Job, Life, RequestId, SequenceId, home, host,
 };
 
 /// How long after the last fault everything must have come to rest.
 const REST: Micros = 20_000_000;
 
-/// Events a log keeps.
-const LOG: usize = 200;
+/// The first life of everybody.
+const BIRTH: Life = Life { process: 1, restarts: 0 };
 
 /// What can happen.
 #[derive(Clone, Debug)]
@@ -50,26 +60,35 @@ enum Event {
     Open(usize),
     /// The client of a request is gone.
     Cancel(usize),
-    /// A message of a home, sent then, arrives at a model.
-    ToModel(usize, Micros, HomeSays),
-    /// A message of a model, sent then, arrives at a home.
-    ToHome(usize, Micros, ModelSays),
+    /// A message, sent then, arrives.
+    Arrive(Micros, Box<Letter>),
     /// The step of this life of a model is done.
-    Stepped(usize, u32),
+    Stepped(usize, Life),
     /// Time passes at a home.
     TickHome(usize),
     /// Time passes at a model.
     TickHost(usize),
-    /// A model dies and begins its next life.
-    Rebirth(usize),
-    /// The door of a model is lost with all that passes it; homes may be told.
-    LoseDoor(usize, bool),
+    /// Somebody dies.
+    Die(Death),
+    /// This life of a model is there, and says so.
+    Greet(usize, Life),
     /// A home is told that its door to a model was replaced.
     Door(usize, usize),
-    /// A home dies and begins its next life.
-    HomeDeath(usize),
     /// The session of a request brings it to the life its home has now.
     Adopt(usize),
+}
+
+/// A home: its machine, and what the checks remember of this life.
+#[derive(Debug)]
+struct HomeSide {
+    home: Home,
+    life: Life,
+    /// Until when nobody is there.
+    down: Micros,
+    /// It dies after so many effects of the next thing it does, and for so long nobody takes its place.
+    dying: Option<(usize, Micros)>,
+    /// The highest life of each model that was granted a turn.
+    granted: Vec<Life>,
 }
 
 /// A model: its machine, its engine, and what the checks remember of this life.
@@ -77,9 +96,11 @@ enum Event {
 struct HostSide {
     host: Host,
     engine: Engine,
-    life: u32,
-    /// The fence each request was last seen under.
-    fences: BTreeMap<RequestId, Fence>,
+    life: Life,
+    /// Until when nobody is there.
+    down: Micros,
+    /// The fence each request was last seen under, and whether it ran.
+    stood: BTreeMap<RequestId, (Fence, Phase)>,
     /// The sequence each request was last fed under.
     sequences: BTreeMap<RequestId, SequenceId>,
     /// The highest life heard of each home.
@@ -95,59 +116,80 @@ struct World {
     queue: Queue<Event>,
     /// Messages and steps that are under way.
     under_way: usize,
-    homes: Vec<Home>,
-    /// The life of each home.
-    lives: Vec<u32>,
+    homes: Vec<HomeSide>,
     hosts: Vec<HostSide>,
     links: Links,
     cases: Vec<Case>,
     by_rid: BTreeMap<RequestId, usize>,
     /// What each request's draws begin with: an engine's row shows no other name.
     by_draws: BTreeMap<u64, usize>,
+    /// What holds messages and steps back while a scenario is played.
+    script: Option<Script>,
     events: u64,
-    /// Requests that were brought to a later life of their home, and those that nobody brought.
-    adoptions: u64,
-    abandoned: u64,
-    log: Option<VecDeque<String>>,
+    deaths: Deaths,
+    recoveries: [Times; CAUSES.len()],
+    log: Log,
+}
+
+/// The last events, the newest last.
+#[derive(Debug, Default)]
+struct Log {
+    /// How many are kept.
+    most: usize,
+    lines: VecDeque<String>,
+}
+
+impl HomeSide {
+    fn new(home: Home, life: Life) -> Self {
+        Self {
+            home,
+            life,
+            down: 0,
+            dying: None,
+            granted: vec![Life::default(); usize::from(MODELS)],
+        }
+    }
+}
+
+impl HostSide {
+    fn new(plan: &Plan, model: usize) -> Self {
+        let engine = Engine::new(ModelIx(model as u8), plan.pools[model], plan.restless);
+        Self {
+            host: Host::new(host_config(plan, model, BIRTH)),
+            engine,
+            life: BIRTH,
+            down: 0,
+            stood: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            heard: BTreeMap::new(),
+        }
+    }
 }
 
 impl World {
-    fn new(seed: u64, log: bool) -> Self {
-        let plan = Plan::new(seed);
-        let homes = (0..plan.homes).map(|home| Home::new(home_config(&plan, home, 0))).collect();
-        let hosts = (0..usize::from(MODELS)).map(|model| {
-            let engine = Engine::new(ModelIx(model as u8), plan.pools[model], plan.restless);
-            HostSide {
-                host: Host::new(host_config(&plan, model, 0)),
-                engine,
-                life: 0,
-                fences: BTreeMap::new(),
-                sequences: BTreeMap::new(),
-                heard: BTreeMap::new(),
-            }
-        });
+    /// The world of a plan, whose chances follow from `seed`; keeps the last `log` events.
+    fn new(plan: Plan, seed: u64, log: usize) -> Self {
+        let home = |home| HomeSide::new(Home::new(home_config(&plan, home, BIRTH)), BIRTH);
         let new = |planned| Case::new(planned, &plan.routes, plan.restless);
         let cases: Vec<Case> = plan.requests.iter().map(new).collect();
-        let mut world = Self {
+        Self {
             random: Random::new(seed ^ 0xfa11),
             now: 0,
             queue: Queue::default(),
             under_way: 0,
-            homes,
-            lives: vec![0; plan.homes],
-            hosts: hosts.collect(),
+            homes: (0..plan.homes).map(home).collect(),
+            hosts: (0..usize::from(MODELS)).map(|model| HostSide::new(&plan, model)).collect(),
             links: Links::new(plan.latency, plan.faults, plan.homes),
             by_rid: BTreeMap::new(),
             by_draws: (0..).zip(&cases).map(|(at, case)| (case.mark(), at)).collect(),
             cases,
+            script: None,
             events: 0,
-            adoptions: 0,
-            abandoned: 0,
-            log: log.then(VecDeque::new),
+            deaths: Deaths::default(),
+            recoveries: Default::default(),
+            log: Log { most: log, lines: VecDeque::new() },
             plan,
-        };
-        world.schedule();
-        world
+        }
     }
 
     /// Puts the planned events into the queue.
@@ -158,32 +200,32 @@ impl World {
                 self.queue.push(cancel, Event::Cancel(at));
             }
         }
-        for &(at, model) in &self.plan.rebirths {
-            self.queue.push(at, Event::Rebirth(model));
+        for &death in &self.plan.deaths {
+            self.queue.push(death.at, Event::Die(death));
         }
-        for &(at, model, told) in &self.plan.doors {
-            self.queue.push(at, Event::LoseDoor(model, told));
-        }
-        for &(at, home) in &self.plan.deaths {
-            self.queue.push(at, Event::HomeDeath(home));
-        }
+        self.schedule_ticks();
+        (0..self.hosts.len()).for_each(|model| self.greet(model));
+    }
+
+    /// From now on time passes at homes and models, at each at a moment of its own.
+    fn schedule_ticks(&mut self) {
         let phase = self.plan.tick / 7;
         for home in 0..self.homes.len() {
-            self.queue.push(phase * (home as Micros + 1), Event::TickHome(home));
+            self.queue.push(self.now + phase * (home as Micros + 1), Event::TickHome(home));
         }
         for model in 0..self.hosts.len() {
-            self.queue.push(phase * (model as Micros + 3), Event::TickHost(model));
-            self.greet(model);
+            self.queue.push(self.now + phase * (model as Micros + 3), Event::TickHost(model));
         }
     }
 
     /// Runs until everything has come to rest.
     fn run(&mut self) {
+        let end = self.now.max(self.plan.faults.until) + REST;
         while !self.at_rest() {
             let Some((at, event)) = self.queue.pop() else { break };
             self.now = at;
             self.events += 1;
-            assert!(self.now < self.plan.faults.until + REST, "not at rest: {}", self.unrest());
+            assert!(self.now < end, "not at rest: {}", self.unrest());
             self.note(|| format!("{event:?}"));
             self.happen(event);
         }
@@ -191,18 +233,10 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        let now = self.time();
         match event {
             Event::Open(case) => self.open(case),
             Event::Cancel(case) => self.cancel(case),
-            Event::ToModel(model, sent, says) => {
-                self.under_way -= 1;
-                self.host_hears(model, sent, says);
-            }
-            Event::ToHome(home, sent, says) => {
-                self.under_way -= 1;
-                self.home_hears(home, sent, says);
-            }
+            Event::Arrive(sent, letter) => self.arrive(sent, *letter),
             Event::Stepped(model, life) => {
                 self.under_way -= 1;
                 if self.hosts[model].life == life {
@@ -210,23 +244,22 @@ impl World {
                 }
             }
             Event::TickHome(home) => {
-                let mut out = Vec::new();
-                self.homes[home].tick(now, &mut out);
-                self.home_did(home, out);
+                self.tick_home(home);
                 let next = self.next_tick();
                 self.queue.push(next, Event::TickHome(home));
             }
             Event::TickHost(model) => {
-                let mut out = Vec::new();
-                self.hosts[model].host.tick(now, &mut out);
-                self.host_did(model, out);
+                self.tick_host(model);
                 let next = self.next_tick();
                 self.queue.push(next, Event::TickHost(model));
             }
-            Event::Rebirth(model) => self.rebirth(model),
-            Event::LoseDoor(model, told) => self.lose_door(model, told),
+            Event::Die(death) => self.die(death),
+            Event::Greet(model, life) => {
+                if self.hosts[model].life == life {
+                    self.greet(model);
+                }
+            }
             Event::Door(home, model) => self.door_lost(home, model),
-            Event::HomeDeath(home) => self.home_death(home),
             Event::Adopt(case) => self.adopt(case),
         }
     }
@@ -234,8 +267,11 @@ impl World {
     fn open(&mut self, case: usize) {
         let planned = &self.plan.requests[case];
         let (home, request) = (planned.home, planned.request.clone());
+        if self.now < self.homes[home].down {
+            return self.queue.push(self.homes[home].down, Event::Open(case));
+        }
         let (now, mut out) = (self.time(), Vec::new());
-        let opened = self.homes[home].open(now, request, &mut out);
+        let opened = self.homes[home].home.open(now, request, &mut out);
         let rid = opened.expect("there is no limit");
         self.by_rid.insert(rid, case);
         (self.cases[case].rid, self.cases[case].fate) = (Some(rid), Fate::Live(rid));
@@ -253,24 +289,24 @@ impl World {
         let home = self.plan.requests[case].home;
         self.cases[case].fate = Fate::Cancelled;
         let (now, mut out) = (self.time(), Vec::new());
-        self.homes[home].cancel(now, rid, &mut out);
+        self.homes[home].home.cancel(now, rid, &mut out);
         self.home_did(home, out);
     }
 
-    fn host_hears(&mut self, model: usize, sent: Micros, says: HomeSays) {
-        let way = Way::Down(usize::from(says.home.node), model);
-        let kinds: SmallVec<[usize; 4]> = says.words.iter().map(home_kind).collect();
-        if self.links.swallowed(way, sent, &kinds) {
-            return;
+    fn tick_home(&mut self, home: usize) {
+        if self.now >= self.homes[home].down {
+            let (now, mut out) = (self.time(), Vec::new());
+            self.homes[home].home.tick(now, &mut out);
+            self.home_did(home, out);
         }
-        let side = &mut self.hosts[model];
-        let heard = side.heard.entry(says.home).or_default();
-        *heard = says.life.max(*heard);
-        let granted = inspect::granted(&says);
-        let (now, mut out) = (self.time(), Vec::new());
-        self.hosts[model].host.hear(now, says, &mut out);
-        self.check_taken(model, &granted);
-        self.host_did(model, out);
+    }
+
+    fn tick_host(&mut self, model: usize) {
+        if self.now >= self.hosts[model].down {
+            let (now, mut out) = (self.time(), Vec::new());
+            self.hosts[model].host.tick(now, &mut out);
+            self.host_did(model, out);
+        }
     }
 
     fn stepped(&mut self, model: usize) {
@@ -281,95 +317,58 @@ impl World {
         self.host_did(model, out);
     }
 
-    fn home_hears(&mut self, home: usize, sent: Micros, says: ModelSays) {
-        let way = Way::Up(usize::from(says.model.0), home);
-        let kinds: SmallVec<[usize; 4]> = says.words.iter().map(model_kind).collect();
-        if self.links.swallowed(way, sent, &kinds) {
-            return;
-        }
-        let heard = self.offers(home, &says);
-        let (now, mut out) = (self.time(), Vec::new());
-        self.homes[home].hear(now, says, &mut out);
-        self.check_accepted(&heard, &out);
-        self.home_did(home, out);
-    }
-
     /// Carries out what a home wants done, and checks it.
     fn home_did(&mut self, home: usize, effects: Vec<home::Effect>) {
+        let (effects, death) = self.torn(home, effects);
         for effect in effects {
             self.note(|| format!("    home {home}: {effect:?}"));
             self.check_home_effect(home, &effect);
             if let home::Effect::Say { to, says } = effect {
-                self.send_down(home, to.index(), says);
+                self.send(Letter::Down(to.index(), says));
             }
         }
-        self.check_home(home);
+        match death {
+            Some(gap) => self.home_death(home, gap),
+            None => self.check_home(home),
+        }
     }
 
     /// Carries out what a model wants done, and checks it.
     fn host_did(&mut self, model: usize, effects: Vec<host::Effect>) {
+        let stopped = inspect::stopped(&effects);
         for effect in effects {
             self.note(|| format!("    model {model}: {effect:?}"));
             match effect {
-                host::Effect::Say { to, says } => self.send_up(model, usize::from(to.node), says),
-                host::Effect::Run(job) => {
-                    for row in &job.rows {
-                        let case = self.by_draws[&inspect::mark(&row.draws)];
-                        if let Some(rid) = self.cases[case].rid {
-                            self.hosts[model].sequences.insert(rid, row.sequence);
-                        }
-                    }
-                    let usual = if job.rows.is_empty() { 1 } else { self.plan.step[model] };
-                    self.hosts[model].engine.start(job);
-                    let at = self.now + self.random.between(usual / 2, usual * 2);
-                    self.under_way += 1;
-                    self.queue.push(at, Event::Stepped(model, self.hosts[model].life));
+                host::Effect::Say { to, says } => {
+                    self.send(Letter::Up(usize::from(to.node), says));
                 }
+                host::Effect::Run(job) => self.start(model, job),
             }
         }
-        self.check_host(model);
+        self.check_host(model, &stopped);
     }
 
-    /// Sends a home's message; while there are faults, each of its words may go its own way.
-    fn send_down(&mut self, home: usize, model: usize, says: HomeSays) {
-        let HomeSays { words, .. } = &says;
-        if words.len() == 1 || self.now >= self.plan.faults.until {
-            let kinds: Vec<usize> = words.iter().map(home_kind).collect();
-            let event = Event::ToModel(model, self.now, says);
-            return self.carry(Way::Down(home, model), &kinds, event);
+    /// A model's engine starts a job.
+    fn start(&mut self, model: usize, job: Job) {
+        for row in &job.rows {
+            let case = self.by_draws[&inspect::mark(&row.draws)];
+            if let Some(rid) = self.cases[case].rid {
+                self.hosts[model].sequences.insert(rid, row.sequence);
+            }
         }
-        for word in says.words {
-            let kind = home_kind(&word);
-            let says = HomeSays { words: [word].into_iter().collect(), ..says };
-            self.carry(Way::Down(home, model), &[kind], Event::ToModel(model, self.now, says));
-        }
-    }
-
-    /// As [`Self::send_down`], for a model's message.
-    fn send_up(&mut self, model: usize, home: usize, says: ModelSays) {
-        let ModelSays { words, .. } = &says;
-        if words.len() == 1 || self.now >= self.plan.faults.until {
-            let kinds: Vec<usize> = words.iter().map(model_kind).collect();
-            let event = Event::ToHome(home, self.now, says);
-            return self.carry(Way::Up(model, home), &kinds, event);
-        }
-        for word in says.words {
-            let kind = model_kind(&word);
-            let says = ModelSays { words: [word].into_iter().collect(), ..says };
-            self.carry(Way::Up(model, home), &[kind], Event::ToHome(home, self.now, says));
+        let usual = if job.rows.is_empty() { 1 } else { self.plan.step[model] };
+        self.hosts[model].engine.start(job);
+        // A scenario says itself when a step is done.
+        if self.script.is_none() {
+            let at = self.now + self.random.between(usual / 2, usual * 2);
+            self.step_done(model, at);
         }
     }
 
-    fn carry(&mut self, way: Way, kinds: &[usize], event: Event) {
-        let [at, again] = self.links.arrivals(self.now, way, kinds, &mut self.random);
-        if let Some(again) = again {
-            self.under_way += 1;
-            self.queue.push(again, event.clone());
-        }
-        if let Some(at) = at {
-            self.under_way += 1;
-            self.queue.push(at, event);
-        }
+    /// The job at a model's engine will be done at `at`.
+    fn step_done(&mut self, model: usize, at: Micros) {
+        self.under_way += 1;
+        self.queue.push(at, Event::Stepped(model, self.hosts[model].life));
     }
 
     /// Time passes irregularly while there are faults.
@@ -382,11 +381,12 @@ impl World {
     }
 
     fn note(&mut self, line: impl FnOnce() -> String) {
-        if let Some(log) = &mut self.log {
-            if log.len() == LOG {
-                log.pop_front();
+        let Log { most, lines } = &mut self.log;
+        if *most > 0 {
+            if lines.len() == *most {
+                lines.pop_front();
             }
-            log.push_back(format!("{:>9} {}", self.now, line()));
+            lines.push_back(format!("{:>9} {}", self.now, line()));
         }
     }
 
@@ -399,10 +399,10 @@ fn home_id(home: usize) -> HomeId {
     HomeId { node: home as u8, model: ModelIx(0) }
 }
 
-fn home_config(plan: &Plan, home: usize, restarts: u32) -> HomeConfig {
+fn home_config(plan: &Plan, home: usize, life: Life) -> HomeConfig {
     HomeConfig {
         home: home_id(home),
-        life: Life { process: 9, restarts },
+        life,
         routes: plan.routes.clone(),
         requests_max: 64,
         stall_timeout: Duration::from_micros(plan.stall_timeout),
@@ -412,10 +412,10 @@ fn home_config(plan: &Plan, home: usize, restarts: u32) -> HomeConfig {
     }
 }
 
-fn host_config(plan: &Plan, model: usize, restarts: u32) -> HostConfig {
+fn host_config(plan: &Plan, model: usize, life: Life) -> HostConfig {
     HostConfig {
         model: ModelIx(model as u8),
-        life: Life { process: 7, restarts },
+        life,
         routes: plan.routes.clone(),
         pool: plan.pools[model],
         batch: plan.batch,

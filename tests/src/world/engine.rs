@@ -67,6 +67,7 @@ pub(crate) fn sample(
     (position, salt): (Position, u64),
 ) -> Sampled {
     let drawn = draws.bits(position, Purpose::Token);
+    assert_ne!(drawn, draws.bits(position, Purpose::Route), "token and route share a draw");
     let bits = mix(chain.0 ^ drawn ^ mix(u64::from(model.0) + 77) ^ salt);
     let entropy = (bits >> 40) as f32 / (1 << 24) as f32;
     Sampled {
@@ -104,6 +105,11 @@ impl Engine {
     pub(crate) fn reset(&mut self) {
         self.sequences.clear();
         self.running = None;
+    }
+
+    /// The rows of the job that is running.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        self.running.as_ref().map(|step| step.outputs.len())
     }
 
     /// Blocks in use.

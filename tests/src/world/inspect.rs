@@ -2,9 +2,10 @@
 //! and compare both with the reference, where there is one, and with the tokens the engines really hold.
 
 use crate::world::engine::{Chain, Source};
-use crate::world::plan::{GRANTS_MANY, Planned};
+use crate::world::plan::{GRANTS_MANY, Micros, Planned};
+use crate::world::recovery::Cause;
 use crate::world::reference::{Reference, interpret, read};
-use crate::world::{World, host_config};
+use crate::world::{HomeSide, HostSide, World};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,6 +40,8 @@ pub(crate) struct Case {
     sources: BTreeMap<(ModelIx, Life, Fence, Position), Source>,
     /// The most positions that each life of a model said it holds.
     held: BTreeMap<(ModelIx, Life), Position>,
+    /// Since when it stands still after a fault, and which.
+    pub(crate) hit: Option<(Micros, Cause)>,
 }
 
 /// Where a request stands.
@@ -71,6 +74,20 @@ pub(crate) fn granted(says: &HomeSays) -> SmallVec<[(RequestId, Fence, Life); 1]
     grants.collect()
 }
 
+/// The requests among what a model does that stop working there: handed on, ended, or robbed of their cache.
+pub(crate) fn stopped(effects: &[host::Effect]) -> Vec<(RequestId, Fence)> {
+    let said = effects.iter().filter_map(|effect| match effect {
+        host::Effect::Say { says, .. } => Some(&says.words),
+        host::Effect::Run(_) => None,
+    });
+    let stopped = said.flatten().filter_map(|word| match word {
+        ModelWord::Row(row) if row.outcome != RowOutcome::Going => Some((row.rid, row.fence)),
+        ModelWord::Missing { rid, fence, .. } => Some((*rid, *fence)),
+        _ => None,
+    });
+    stopped.collect()
+}
+
 /// A number that tells a request's draws from those of others.
 pub(crate) fn mark(draws: &Draws) -> u64 {
     draws.bits(0, Purpose::Token)
@@ -93,6 +110,7 @@ impl Case {
             proposal: Tokens::new(),
             sources: BTreeMap::new(),
             held: BTreeMap::new(),
+            hit: None,
             copy: Adoption { request, reply: Vec::new(), standing: None },
         }
     }
@@ -178,7 +196,7 @@ impl World {
             _ => None,
         });
         let turn = |rid| {
-            let ledger = self.homes[home].ledger(rid)?;
+            let ledger = self.homes[home].home.ledger(rid)?;
             Some((ledger.owner(), ledger.granted(), ledger.fence()))
         };
         rows.map(|row| Offer {
@@ -233,11 +251,13 @@ impl World {
                 }
             }
             home::Effect::Accepted { rid, progress, standing } => {
-                let case = &mut self.cases[self.by_rid[rid]];
+                let at = self.by_rid[rid];
+                let case = &mut self.cases[at];
                 assert_eq!(case.fate, Fate::Live(*rid), "progress of a request that is over");
                 case.copy.standing = Some(standing.clone());
                 if let Some(progress) = progress {
                     case.receive(*rid, progress);
+                    self.moved(at);
                 }
             }
             home::Effect::Done { rid, result } => {
@@ -263,10 +283,14 @@ impl World {
     fn check_grant(&mut self, home: usize, to: ModelIx, grant: &PeerReq) {
         let rid = grant.rid;
         // A request may be over by the time the message is complete.
-        let Some(ledger) = self.homes[home].ledger(rid) else { return };
+        let side = &mut self.homes[home];
+        let Some(ledger) = side.home.ledger(rid) else { return };
         assert_eq!(grant.suffix[..], ledger.tokens()[grant.from as usize..], "{rid}: suffix");
         assert!(grant.from < ledger.committed(), "{rid}: nothing to feed");
         assert_eq!(grant.admission.is_some(), grant.from == 0, "{rid}: admission");
+        let highest = &mut side.granted[to.index()];
+        assert!(grant.life >= *highest, "{rid}: a grant to a life that is over");
+        *highest = grant.life;
         if let Some(&case) = self.by_rid.get(&rid) {
             let case = &mut self.cases[case];
             assert!(grant.fence > case.fence, "{rid}: a turn twice");
@@ -279,7 +303,7 @@ impl World {
 
     /// Invariant 1 at home: what is committed is what the client has, and nothing of a finished request is left.
     pub(crate) fn check_home(&self, home: usize) {
-        let home = &self.homes[home];
+        let home = &self.homes[home].home;
         home.check();
         for rid in home.requests() {
             let Some(ledger) = home.ledger(rid) else { continue };
@@ -292,32 +316,64 @@ impl World {
         }
     }
 
-    /// A grant is taken by the life it is for, and by no other.
-    pub(crate) fn check_taken(&self, model: usize, granted: &[(RequestId, Fence, Life)]) {
-        let host = &self.hosts[model].host;
-        let own = host_config(&self.plan, model, self.hosts[model].life).life;
+    /// The requests that are held under higher fences than this message speaks of them under, and those they are held
+    /// under.
+    pub(crate) fn fenced(&self, model: usize, says: &HomeSays) -> Vec<(RequestId, Fence)> {
+        let mut highest = BTreeMap::new();
+        for word in &says.words {
+            let (HomeWord::Grant(PeerReq { rid, fence, .. })
+            | HomeWord::Finish { rid, fence }
+            | HomeWord::Probe { rid, fence }) = word;
+            let known = highest.entry(*rid).or_insert(*fence);
+            *known = *fence.max(known);
+        }
+        let held = |rid| self.hosts[model].host.resident(rid).map(|resident| resident.fence());
+        let held = highest.into_iter().filter_map(|(rid, fence)| Some((rid, fence, held(rid)?)));
+        held.filter(|(_, fence, held)| fence < held).map(|(rid, _, held)| (rid, held)).collect()
+    }
+
+    /// A grant is taken by the life it is for, or at least remembered, and by no other; nothing is taken under a lower
+    /// fence.
+    pub(crate) fn check_taken(
+        &self,
+        model: usize,
+        granted: &[(RequestId, Fence, Life)],
+        fenced: &[(RequestId, Fence)],
+    ) {
+        let HostSide { host, life: own, heard, .. } = &self.hosts[model];
         for &(rid, fence, life) in granted {
-            let taken = host.resident(rid).is_some_and(|resident| resident.fence() == fence);
-            assert!(!taken || life == own, "{rid}: a turn of another life");
+            let Some(resident) = host.resident(rid) else { continue };
+            let held = resident.fence();
+            assert!(held != fence || life == *own, "{rid}: a turn of another life");
+            let late = heard.get(&rid.home).is_some_and(|heard| fence.home < *heard);
+            assert!(held >= fence || life != *own || late, "{rid}: a turn that left no trace");
+        }
+        for &(rid, fence) in fenced {
+            let held = host.resident(rid).map(|resident| resident.fence());
+            assert_eq!(held, Some(fence), "{rid}: words of a turn that is over");
         }
     }
 
     /// Invariants 2, 3 and 5 at a model: fences only rise, its cache is what it says, and under the current turn that is
-    /// the committed prefix and then its own offers.
-    pub(crate) fn check_host(&mut self, model: usize) {
+    /// the committed prefix and then its own offers. Whoever stops working says so; `stopped` are those that do now.
+    pub(crate) fn check_host(&mut self, model: usize, stopped: &[(RequestId, Fence)]) {
         let side = &mut self.hosts[model];
         side.host.check();
         if !side.host.busy() {
             assert_eq!(side.host.blocks_used(), side.engine.blocks_used(), "blocks in use");
         }
-        side.fences.retain(|rid, _| side.host.resident(*rid).is_some());
+        side.stood.retain(|rid, _| side.host.resident(*rid).is_some());
         for rid in side.host.requests() {
             let Some(resident) = side.host.resident(rid) else { continue };
-            let before = side.fences.insert(rid, resident.fence());
-            assert!(before.is_none_or(|before| before <= resident.fence()), "{rid}: a lower fence");
-            if before != Some(resident.fence()) {
+            let (fence, phase) = (resident.fence(), resident.phase());
+            let before = side.stood.insert(rid, (fence, phase));
+            assert!(before.is_none_or(|(before, _)| before <= fence), "{rid}: a lower fence");
+            if before.is_none_or(|(before, _)| before != fence) {
                 let heard = side.heard.get(&rid.home).copied().unwrap_or_default();
-                assert!(resident.fence().home >= heard, "{rid}: a turn of a dead home");
+                assert!(fence.home >= heard, "{rid}: a turn of a dead home");
+            }
+            if phase == Phase::Pending && before != Some((fence, phase)) {
+                assert!(stopped.contains(&(rid, fence)), "{rid}: stopped and told nobody");
             }
             let history = resident.history();
             let cached = (resident.cached() as usize).min(history.len());
@@ -326,11 +382,11 @@ impl World {
                 assert!(held.len() >= cached, "{rid}: the cache holds less than it is said to");
                 assert_eq!(held[..cached], history[..cached], "{rid}: cache and history");
             }
-            let ledger = self.homes[usize::from(rid.home.node)].ledger(rid);
-            let Some(ledger) = ledger.filter(|l| l.fence() == resident.fence()) else { continue };
-            assert_eq!(usize::from(ledger.owner().0), model, "{rid}: a turn of two owners");
+            let ledger = self.homes[usize::from(rid.home.node)].home.ledger(rid);
+            let Some(ledger) = ledger.filter(|l| l.fence() == fence) else { continue };
+            assert_eq!(ledger.owner().index(), model, "{rid}: a turn of two owners");
             // A resident whose grant did not join keeps an older history until the next.
-            if resident.phase() == Phase::Running {
+            if phase == Phase::Running {
                 assert!(history.starts_with(ledger.tokens()), "{rid}: not the committed prefix");
                 let case = &self.cases[self.by_rid[&rid]];
                 if let Some(Reference { written, .. }) = &case.reference {
@@ -346,7 +402,7 @@ impl World {
     pub(crate) fn at_rest(&self) -> bool {
         self.under_way == 0
             && self.now >= self.plan.faults.until
-            && self.homes.iter().all(|home| home.live() == 0 && home.closing() == 0)
+            && self.homes.iter().all(|side| side.home.live() == 0 && side.home.closing() == 0)
             && self.hosts.iter().all(|side| side.host.held() == 0 && !side.host.busy())
             && self.cases.iter().all(|case| case.over())
     }
@@ -363,7 +419,7 @@ impl World {
     /// What has not come to rest, in words.
     pub(crate) fn unrest(&self) -> String {
         let mut text = format!("{} messages and steps under way", self.under_way);
-        for (number, home) in self.homes.iter().enumerate() {
+        for (number, HomeSide { home, .. }) in self.homes.iter().enumerate() {
             let (live, closing) = (home.live(), home.closing());
             let _ = write!(text, "; home {number}: {live} live, {closing} closing");
         }

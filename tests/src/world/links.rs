@@ -7,22 +7,43 @@ use crate::world::plan::{Faults, MODELS, Micros};
 use crate::world::random::Random;
 use std::fmt;
 use std::ops::AddAssign;
-use tokenrouter_protocol::{HomeWord, ModelWord};
 
 /// The kinds of words that travel.
 pub const KINDS: [&str; 8] =
     ["grant", "finish", "probe", "row", "missing", "closed", "holding", "reborn"];
 
 /// The kinds of faults a link has.
-pub const FAULTS: [&str; 5] = ["shuffle", "duplicate", "delay", "loss", "mailbox"];
+pub const FAULTS: [&str; 8] =
+    ["shuffle", "duplicate", "delay", "loss", "mailbox", "absent", "cut", "resent"];
+
+/// What happens to a message, by its place in [`FAULTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It overtakes, or is overtaken.
+    Shuffle,
+    /// It arrives twice.
+    Duplicate,
+    /// It arrives late.
+    Delay,
+    /// It never arrives.
+    Loss,
+    /// It lay in a mailbox when that was lost.
+    Mailbox,
+    /// It arrived while nobody was there.
+    Absent,
+    /// It was sent into a partition, and is lost.
+    Cut,
+    /// It was sent into a partition, and arrives when that ends.
+    Resent,
+}
 
 /// How many words of each kind met each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// Words sent, by kind.
-    pub sent: [u64; 8],
+    pub sent: [u64; KINDS.len()],
     /// By kind, then by fault.
-    pub faults: [[u64; 5]; 8],
+    pub faults: [[u64; FAULTS.len()]; KINDS.len()],
 }
 
 impl AddAssign for Met {
@@ -38,33 +59,13 @@ impl AddAssign for Met {
 
 impl fmt::Display for Met {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:10}{:>12}", "word", "sent")?;
-        FAULTS.iter().try_for_each(|fault| write!(f, "{fault:>12}"))?;
+        write!(f, "{:10}{:>10}", "word", "sent")?;
+        FAULTS.iter().try_for_each(|fault| write!(f, "{fault:>10}"))?;
         for (kind, name) in KINDS.iter().enumerate() {
-            write!(f, "\n{name:10}{:>12}", self.sent[kind])?;
-            self.faults[kind].iter().try_for_each(|count| write!(f, "{count:>12}"))?;
+            write!(f, "\n{name:10}{:>10}", self.sent[kind])?;
+            self.faults[kind].iter().try_for_each(|count| write!(f, "{count:>10}"))?;
         }
         Ok(())
-    }
-}
-
-/// The kind of a home's word, by its place in [`KINDS`].
-pub(crate) fn home_kind(word: &HomeWord) -> usize {
-    match word {
-        HomeWord::Grant(_) => 0,
-        HomeWord::Finish { .. } => 1,
-        HomeWord::Probe { .. } => 2,
-    }
-}
-
-/// The kind of a model's word, by its place in [`KINDS`].
-pub(crate) fn model_kind(word: &ModelWord) -> usize {
-    match word {
-        ModelWord::Row(_) => 3,
-        ModelWord::Missing { .. } => 4,
-        ModelWord::Closed { .. } => 5,
-        ModelWord::Holding { .. } => 6,
-        ModelWord::Reborn => 7,
     }
 }
 
@@ -121,19 +122,19 @@ impl Links {
         }
         let Faults { shuffle, duplicate, delay, loss, late, .. } = self.faults;
         let first = if random.chance(loss) {
-            self.count(kinds, 3);
+            self.count(kinds, Fault::Loss);
             None
         } else if random.chance(delay) {
-            self.count(kinds, 2);
+            self.count(kinds, Fault::Delay);
             Some(now + self.latency + random.between(0, late))
         } else if random.chance(shuffle) {
-            self.count(kinds, 0);
+            self.count(kinds, Fault::Shuffle);
             Some(now + random.between(1, 4 * self.latency))
         } else {
             Some(self.in_order(last, usual))
         };
         let again = random.chance(duplicate).then(|| {
-            self.count(kinds, 1);
+            self.count(kinds, Fault::Duplicate);
             now + random.between(1, late)
         });
         [first, again]
@@ -146,20 +147,17 @@ impl Links {
     }
 
     /// Whether a message that was sent at `sent` is lost although its time has come.
-    pub(crate) fn swallowed(&mut self, way: Way, sent: Micros, kinds: &[usize]) -> bool {
-        let swallowed = sent < self.lost[way.index()];
-        if swallowed {
-            self.count(kinds, 4);
-        }
-        swallowed
+    pub(crate) fn swallowed(&self, way: Way, sent: Micros) -> bool {
+        sent < self.lost[way.index()]
+    }
+
+    /// Counts a fault that words of these kinds met.
+    pub(crate) fn count(&mut self, kinds: &[usize], fault: Fault) {
+        kinds.iter().for_each(|&kind| self.met.faults[kind][fault as usize] += 1);
     }
 
     fn in_order(&mut self, last: usize, at: Micros) -> Micros {
         self.last[last] = at.max(self.last[last]);
         self.last[last]
-    }
-
-    fn count(&mut self, kinds: &[usize], fault: usize) {
-        kinds.iter().for_each(|&kind| self.met.faults[kind][fault] += 1);
     }
 }

@@ -1,0 +1,4 @@
+//! The commands of this binary, one module each. They read arguments and print; what they run is in the library.
+
+pub(crate) mod play;
+pub(crate) mod simulate;
