@@ -1,7 +1,7 @@
 //! What is too long for a suite of tests, to be run by hand: campaigns over seeded worlds, and scenarios with their logs.
 
 use clap::Parser;
-use commands::{play, simulate};
+use commands::{chaos, play, recovery, simulate};
 use std::process::ExitCode;
 
 mod commands;
@@ -11,11 +11,15 @@ mod commands;
 enum Command {
     Simulate(simulate::Arguments),
     Play(play::Arguments),
+    Chaos(chaos::Arguments),
+    Recovery(recovery::Arguments),
 }
 
 fn main() -> ExitCode {
     match Command::parse() {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Play(arguments) => play::run(&arguments),
+        Command::Chaos(arguments) => chaos::run(&arguments),
+        Command::Recovery(arguments) => recovery::run(&arguments),
     }
 }
