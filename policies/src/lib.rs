@@ -5,17 +5,24 @@
 //! policy should have to think about: minimal suffixes, fencing, and EOS, stop and length on committed tokens only.
 
 pub mod draw;
+pub mod head;
 pub mod registry;
 pub mod restart;
+pub mod roster;
 pub mod route;
+mod settings;
 pub mod signals;
 pub mod state;
+#[cfg(test)]
+mod testing;
 pub mod unit;
 
 pub use draw::{Draws, Purpose};
-pub use registry::{Roster, build};
+pub use head::{Head, HeadIx, HeadKind};
+pub use registry::build;
 pub use restart::{Budget, Tally};
+pub use roster::{Assets, Roster, TokenName};
 pub use route::{Aux, JustSampled, Patterns, Policy, Proposal, StepView, TextFacts, Verdict};
-pub use signals::{HeadIx, SignalSet, Signals};
+pub use signals::{SignalSet, Signals};
 pub use state::PolicyState;
 pub use unit::{ModelIx, Position, Token};

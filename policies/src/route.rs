@@ -8,7 +8,13 @@ use smallvec::SmallVec;
 use std::fmt::Debug;
 
 pub mod baseline;
+pub mod citer;
+pub mod co_llm;
+pub mod pair;
+pub mod r2r;
 pub mod r_stitch;
+
+pub use pair::Pair;
 
 /// A routing algorithm. One value serves every request of a route, on every model of it, so what it remembers of a
 /// request lives in [`PolicyState`] and nowhere else.
@@ -57,6 +63,18 @@ pub enum Verdict {
         /// What becomes of the token this model just sampled.
         just_sampled: JustSampled,
     },
+}
+
+impl Verdict {
+    /// The token is part of the text, and `to` writes the next one.
+    pub const fn commit_to(to: ModelIx) -> Self {
+        Self::Handoff { to, just_sampled: JustSampled::Commit }
+    }
+
+    /// The token enters nothing, and `to` writes that position instead.
+    pub const fn discard_to(to: ModelIx) -> Self {
+        Self::Handoff { to, just_sampled: JustSampled::Discard }
+    }
 }
 
 /// What becomes of the just-sampled token at a handoff.
@@ -143,6 +161,11 @@ impl StepView<'_> {
         needed(self.signals.head, "head")
     }
 
+    /// The largest raw logits, sorted descending: as many as were asked for, if the vocabulary has them.
+    pub fn top_logits(&self) -> &[f32] {
+        needed(self.signals.top_logits.as_deref(), "top_logits")
+    }
+
     /// The route draw of this step's own position, uniform in `[0, 1)`.
     pub fn draw(&self) -> f64 {
         self.draws.uniform(self.position, Purpose::Route)
@@ -167,7 +190,7 @@ pub struct Proposal<'a> {
 
 /// A signal the policy has asked for. A policy that reads one it did not list in `needs` is wrong in every step, so it
 /// is told at its first.
-fn needed(signal: Option<f32>, name: &str) -> f32 {
+fn needed<T>(signal: Option<T>, name: &str) -> T {
     match signal {
         Some(value) => value,
         None => panic!("the policy reads the signal `{name}` but does not list it in `needs`"),

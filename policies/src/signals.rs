@@ -1,12 +1,8 @@
 //! The numbers a policy may ask for. The engine computes them batched, from raw logits before temperature, on the
 //! model's device; only what is asked for is computed.
 
+use crate::head::HeadIx;
 use crate::unit::Token;
-use serde::{Deserialize, Serialize};
-
-/// A router head that a model carries, by its place in that model's list of heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct HeadIx(pub u8);
 
 /// Which signals a policy needs at one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,9 @@ use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec};
 use tokenrouter_config::{Bytes, Error, Topology};
 use tokenrouter_engine::{Arch, BLOCK, Device, Engine, LoadOptions, ModelFiles, Runner};
 use tokenrouter_policies::route::baseline::Always;
-use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster};
+use tokenrouter_policies::{
+    Assets as PolicyAssets, Budget, Head, ModelIx, Policy, Position, Roster, Token, TokenName,
+};
 use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
 
 mod memory;
@@ -224,12 +226,35 @@ fn routes(topology: &Topology, models: &[Model]) -> Result<Vec<RouteSpec>, Error
             .position(|model| *model == route.entry)
             .ok_or_else(|| topology.error(&["routes", name, "entry"], "there is no such model"))?;
         let entry = ModelIx(entry as u8);
-        let roster = Roster { names: &names, entry };
-        let policy = tokenrouter_policies::build(&route.policy, &roster)?;
+        let mut roster = Roster { names: &names, entry, assets: &mut Found { models } };
+        let policy = tokenrouter_policies::build(&route.policy, &mut roster)?;
         routes.push(RouteSpec { name: name.clone(), entry, policy });
     }
     routes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(routes)
+}
+
+/// What policies may name of the models' files.
+struct Found<'a> {
+    models: &'a [Model],
+}
+
+impl PolicyAssets for Found<'_> {
+    fn head(&mut self, _model: ModelIx, name: &str) -> Result<Head, String> {
+        Err(format!("`{name}` cannot be loaded: router heads are not yet supported"))
+    }
+
+    fn token(&mut self, model: ModelIx, name: &TokenName) -> Result<Token, String> {
+        let model = &self.models[model.index()];
+        let token = match name {
+            TokenName::Id(token) => Some(*token),
+            TokenName::Text(text) => model.language.tokenizer.token(text),
+        };
+        let rows = model.arch.vocabulary;
+        token
+            .filter(|token| (*token as usize) < rows)
+            .ok_or_else(|| format!("`{}` has no token `{name}` among its {rows}", model.name))
+    }
 }
 
 fn catalog(models: &[Model], routes: &[RouteSpec]) -> Catalog {

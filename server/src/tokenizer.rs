@@ -124,6 +124,11 @@ impl Tokenizer {
         Ok(tokens)
     }
 
+    /// The token that is called so.
+    pub fn token(&self, name: &str) -> Option<Token> {
+        self.plain.token_to_id(name)
+    }
+
     /// Whether the name of a special token is in `text`.
     pub fn names_special(&self, text: &str) -> bool {
         self.specials.iter().any(|(name, _)| text.contains(name.as_str()))

@@ -2,14 +2,8 @@
 
 use super::*;
 use crate::draw::Draws;
-
-/// Builds a section for a route that enters at `small`.
-fn built(text: &str) -> Result<Arc<dyn Policy>, String> {
-    let names = ["large".to_owned(), "mid".to_owned(), "small".to_owned()];
-    let section = PolicySection::from_yaml(text).map_err(|e| e.to_string())?;
-    let roster = Roster { names: &names, entry: ModelIx(2) };
-    build(&section, &roster).map_err(|e| format!("{}: {}", e.key, e.reason))
-}
+use crate::testing::built;
+use crate::unit::ModelIx;
 
 #[test]
 fn a_section_becomes_the_policy_it_names() {
@@ -36,6 +30,16 @@ fn a_section_becomes_the_policy_it_names() {
         ),
         ("{ kind: always }", "Always { model: ModelIx(2) }"),
         ("{ kind: always, model: mid }", "Always { model: ModelIx(1) }"),
+        (
+            "{ kind: co-llm, to: mid }",
+            "CoLlm { pair: Pair { entry: ModelIx(2), to: ModelIx(1) }, defer: 105, \
+             known_to_other: true, threshold: 0.15 }",
+        ),
+        (
+            "{ kind: citer, to: mid, head: 'demo:citer' }",
+            "Citer { pair: Pair { entry: ModelIx(2), to: ModelIx(1) }, head: HeadIx(2), \
+             threshold: 0.75 }",
+        ),
     ];
     for (text, expected) in cases {
         let policy = built(text).unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -45,7 +49,10 @@ fn a_section_becomes_the_policy_it_names() {
 
 #[test]
 fn a_fault_names_its_key_and_what_would_be_right() {
-    let known = format!("policy.kind: there is no policy `coin`; known are {}", KINDS.join(", "));
+    let known = format!(
+        "policy.kind: there is no policy `coin`; known are {}",
+        kinds().collect::<Vec<_>>().join(", ")
+    );
     let cases = [
         ("{ kind: coin }", known.as_str()),
         (
@@ -101,9 +108,72 @@ fn a_fault_names_its_key_and_what_would_be_right() {
             "policy.threshold_up: set `threshold`, or `threshold_up` and `threshold_down`",
         ),
     ];
+    refused(&cases);
+}
+
+/// Each section is refused with key and reason as expected.
+fn refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
-        assert_eq!(built(text).err().as_deref(), Some(expected), "{text}");
+        assert_eq!(built(text).err().as_deref(), Some(*expected), "{text}");
     }
+}
+
+#[test]
+fn a_fault_of_a_head_a_token_or_a_strategy_names_both() {
+    refused(&[
+        (
+            "{ kind: r2r, to: large, strategy: entropy, head: 'demo:r2r' }",
+            "policy.head: strategy `entropy` does not read it; it has threshold",
+        ),
+        ("{ kind: r2r, to: large }", "policy.head: is missing; name a head such as `demo:r2r`"),
+        ("{ kind: r2r, to: large, head: 'demo:x' }", "policy.head: there is no head `demo:x`"),
+        (
+            "{ kind: r2r, to: large, head: 'demo:citer' }",
+            "policy.head: `demo:citer` is a head of kind citer; name one of r2r or linear",
+        ),
+        (
+            "{ kind: citer, to: large, head: 'demo:r2r' }",
+            "policy.head: `demo:r2r` is a head of kind r2r; name one of citer or linear",
+        ),
+        (
+            "{ kind: citer, to: large, head: linear }",
+            "policy.threshold: is missing, and the head has none of its own",
+        ),
+        (
+            "{ kind: r2r, to: large, head: linear, threshold: 1.5 }",
+            "policy.threshold: 1.5 is not between 0 and 1",
+        ),
+        (
+            "{ kind: citer, to: large, head: linear, threshold: -1 }",
+            "policy.threshold: -1 is not between 0 and 1",
+        ),
+        (
+            "{ kind: r2r, to: large, strategy: entropy, threshold: -0.5 }",
+            "policy.threshold: -0.5 is not between 0 and 100",
+        ),
+        (
+            "{ kind: r2r, to: large, strategy: immediate, epistemic: 2 }",
+            "policy.epistemic: 2 is not between 0 and 1",
+        ),
+        (
+            "{ kind: r2r, to: large, strategy: immediate, entropy: 1000 }",
+            "policy.entropy: 1000 is not between 0 and 100",
+        ),
+        (
+            "{ kind: r2r, to: large, strategy: momentum, aleatoric: -2 }",
+            "policy.aleatoric: -2 is not between 0 and 100",
+        ),
+        (
+            "{ kind: r2r, to: large, strategy: random, probability: 2 }",
+            "policy.probability: 2 is not between 0 and 1",
+        ),
+        (
+            "{ kind: co-llm, to: large, defer: '<|wait|>' }",
+            "policy.defer: there is no token `<|wait|>`",
+        ),
+        ("{ kind: co-llm, to: large, defer: 110 }", "policy.defer: there is no token `110`"),
+        ("{ kind: co-llm, to: large, threshold: 2 }", "policy.threshold: 2 is not between 0 and 1"),
+    ]);
 }
 
 #[test]
@@ -118,6 +188,12 @@ fn unknown_missing_and_ill_typed_settings_name_their_key() {
         ("{ kind: fixed-period, to: large }", "period"),
         ("{ kind: fixed-period, to: large, period: often }", "period"),
         ("{ kind: r-stitch, to: large, threshold: high }", "threshold"),
+        ("{ kind: r2r, to: large, strategy: clever }", "strategy"),
+        ("{ kind: r2r, strategy: entropy }", "to"),
+        ("{ kind: citer, to: large }", "head"),
+        ("{ kind: citer, to: large, head: linear, strategy: neural }", "strategy"),
+        ("{ kind: co-llm, to: large, head: linear }", "head"),
+        ("{ kind: co-llm, to: large, defer: 1.5 }", "defer"),
     ];
     for (text, key) in cases {
         let error = built(text).err().unwrap_or_else(|| panic!("accepted: {text}"));
@@ -127,7 +203,7 @@ fn unknown_missing_and_ill_typed_settings_name_their_key() {
 
 #[test]
 fn every_kind_that_is_listed_is_known() {
-    for kind in KINDS {
+    for kind in kinds() {
         let error = built(&format!("{{ kind: {kind}, surely_unknown: 1 }}")).err();
         let error = error.unwrap_or_else(|| panic!("{kind} takes anything"));
         assert!(!error.contains("there is no policy"), "{kind}: {error}");

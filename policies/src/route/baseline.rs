@@ -1,11 +1,17 @@
 //! Baselines: one model alone, a coin, a metronome. They measure what a cleverer policy is worth.
 
 use crate::draw::Draws;
-use crate::route::{JustSampled, Policy, StepView, Verdict};
+use crate::registry::Built;
+use crate::roster::Roster;
+use crate::route::{Pair, Policy, StepView, Verdict};
+use crate::settings::within;
 use crate::signals::SignalSet;
 use crate::state::PolicyState;
 use crate::unit::{ModelIx, Position};
+use serde::Deserialize;
 use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+use tokenrouter_config::PolicySection;
 
 /// One model writes everything. Every single model of a topology is also a route of this kind.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +55,7 @@ impl Policy for Random {
     }
 
     fn route(&self, step: &StepView<'_>, _state: &mut PolicyState) -> Verdict {
-        if step.model == self.to {
-            return Verdict::Handoff { to: self.entry, just_sampled: JustSampled::Commit };
-        }
-        if step.draw() < self.probability {
-            return Verdict::Handoff { to: self.to, just_sampled: JustSampled::Discard };
-        }
-        Verdict::Stay
+        Pair { entry: self.entry, to: self.to }.one_token(step, || step.draw() < self.probability)
     }
 
     fn models(&self) -> SmallVec<[ModelIx; 4]> {
@@ -80,18 +80,53 @@ impl Policy for FixedPeriod {
     }
 
     fn route(&self, step: &StepView<'_>, _state: &mut PolicyState) -> Verdict {
-        if step.model == self.to {
-            return Verdict::Handoff { to: self.entry, just_sampled: JustSampled::Commit };
-        }
-        if (step.position - step.prompt + 1).is_multiple_of(self.period) {
-            return Verdict::Handoff { to: self.to, just_sampled: JustSampled::Discard };
-        }
-        Verdict::Stay
+        let nth = step.position - step.prompt + 1;
+        Pair { entry: self.entry, to: self.to }.one_token(step, || nth.is_multiple_of(self.period))
     }
 
     fn models(&self) -> SmallVec<[ModelIx; 4]> {
         smallvec![self.entry, self.to]
     }
+}
+
+pub(crate) fn build_random(section: &PolicySection, roster: &mut Roster<'_>) -> Built {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        to: String,
+        probability: f64,
+    }
+    let settings: Settings = section.parse()?;
+    within(section, "probability", settings.probability, 0.0, 1.0)?;
+    let Pair { entry, to } = Pair::build(section, roster, &settings.to)?;
+    Ok(Arc::new(Random { entry, to, probability: settings.probability }))
+}
+
+pub(crate) fn build_fixed_period(section: &PolicySection, roster: &mut Roster<'_>) -> Built {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        to: String,
+        period: u32,
+    }
+    let settings: Settings = section.parse()?;
+    within(section, "period", f64::from(settings.period), 1.0, f64::from(u32::MAX))?;
+    let Pair { entry, to } = Pair::build(section, roster, &settings.to)?;
+    Ok(Arc::new(FixedPeriod { entry, to, period: settings.period }))
+}
+
+pub(crate) fn build_always(section: &PolicySection, roster: &mut Roster<'_>) -> Built {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        model: Option<String>,
+    }
+    let settings: Settings = section.parse()?;
+    let model = match settings.model {
+        Some(name) => roster.find(section, "model", &name)?,
+        None => roster.entry,
+    };
+    Ok(Arc::new(Always { model }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tables for the baselines: every verdict, position by position.
 
 use super::*;
-use crate::route::TextFacts;
+use crate::route::{JustSampled, TextFacts};
 use crate::signals::Signals;
 
 const ENTRY: ModelIx = ModelIx(2);

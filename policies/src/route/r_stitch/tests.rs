@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::draw::Draws;
-use crate::route::TextFacts;
+use crate::route::{JustSampled, TextFacts};
 use crate::signals::Signals;
 
 const ENTRY: ModelIx = ModelIx(1);
