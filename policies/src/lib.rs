@@ -22,7 +22,9 @@ pub use head::{Head, HeadIx, HeadKind};
 pub use registry::build;
 pub use restart::{Budget, Tally};
 pub use roster::{Assets, Roster, TokenName};
-pub use route::{Aux, JustSampled, Patterns, Policy, Proposal, StepView, TextFacts, Verdict};
+pub use route::{
+    Aux, Hidden, JustSampled, Patterns, Policy, Proposal, StepView, TextFacts, Verdict,
+};
 pub use signals::{SignalSet, Signals};
 pub use state::PolicyState;
 pub use unit::{ModelIx, Position, Token};

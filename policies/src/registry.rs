@@ -2,7 +2,10 @@
 //! in [`POLICIES`].
 
 use crate::roster::Roster;
-use crate::route::{Policy, baseline, citer, co_llm, r_stitch, r2r};
+use crate::route::{
+    Policy, baseline, citer, co_llm, ensemble, expression, glimp, r_stitch, r2r, relay,
+    split_reason,
+};
 use std::sync::Arc;
 use tokenrouter_config::{Error, PolicySection};
 
@@ -13,11 +16,16 @@ pub type Built = Result<Arc<dyn Policy>, Error>;
 type Build = fn(&PolicySection, &mut Roster<'_>) -> Built;
 
 /// The kinds a topology may name, in the order an error lists them.
-const POLICIES: [(&str, Build); 7] = [
+const POLICIES: [(&str, Build); 12] = [
     ("r-stitch", r_stitch::build),
     ("r2r", r2r::build),
     ("citer", citer::build),
     ("co-llm", co_llm::build),
+    ("glimp", glimp::build),
+    ("ensemble", ensemble::build),
+    ("split-reason", split_reason::build),
+    ("relay", relay::build),
+    ("expression", expression::build),
     ("random", baseline::build_random),
     ("fixed-period", baseline::build_fixed_period),
     ("always", baseline::build_always),

@@ -10,9 +10,15 @@ use std::fmt::Debug;
 pub mod baseline;
 pub mod citer;
 pub mod co_llm;
+pub mod ensemble;
+pub mod expression;
+pub mod glimp;
+pub mod masked;
 pub mod pair;
 pub mod r2r;
 pub mod r_stitch;
+pub mod relay;
+pub mod split_reason;
 
 pub use pair::Pair;
 
@@ -36,6 +42,11 @@ pub trait Policy: Debug + Send + Sync {
 
     /// Strings of the text this policy wants to be told of; at most 64. Their order numbers them in [`Patterns`].
     fn patterns(&self) -> &[String] {
+        &[]
+    }
+
+    /// Text by which models steer and which no client is to see; every model sees it.
+    fn hidden(&self) -> &[Hidden] {
         &[]
     }
 
@@ -91,6 +102,23 @@ pub enum JustSampled {
 /// Algorithm-specific bytes of a handoff; up to 32 stay inline.
 pub type Aux = SmallVec<[u8; 32]>;
 
+/// Text that is kept from the client. It is matched as soon as it can be, and what has to wait for more text to be one of
+/// these is held back so long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// This text.
+    Text(String),
+    /// A number between two texts.
+    Number {
+        /// What stands before the number; not empty.
+        open: String,
+        /// What stands after it; not empty, and its first byte is no digit.
+        close: String,
+        /// The number has 1 to so many decimal digits.
+        digits_max: u8,
+    },
+}
+
 /// A set of pattern numbers (the order of [`Policy::patterns`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patterns(pub u64);
@@ -122,6 +150,8 @@ pub struct StepView<'a> {
     pub prompt: Position,
     /// The token sampled from this model's distribution.
     pub token: Token,
+    /// The bytes that token stands for; a control token's are its name.
+    pub bytes: &'a [u8],
     /// The signals [`Policy::needs`] asked for at this model.
     pub signals: &'a Signals,
     /// Facts about the text up to and including the sampled token.

@@ -26,6 +26,7 @@ pub(crate) struct Step {
     pub(crate) model: ModelIx,
     pub(crate) position: Position,
     pub(crate) token: Token,
+    pub(crate) bytes: &'static str,
     pub(crate) signals: Signals,
     pub(crate) text: TextFacts,
     pub(crate) seed: u64,
@@ -33,7 +34,8 @@ pub(crate) struct Step {
 
 /// A step of `model` with these signals.
 pub(crate) fn step(model: ModelIx, signals: Signals) -> Step {
-    Step { model, position: PROMPT, token: 1, signals, text: TextFacts::default(), seed: 1 }
+    let text = TextFacts::default();
+    Step { model, position: PROMPT, token: 1, bytes: "", signals, text, seed: 1 }
 }
 
 impl Step {
@@ -44,6 +46,7 @@ impl Step {
             position: self.position,
             prompt: PROMPT,
             token: self.token,
+            bytes: self.bytes.as_bytes(),
             signals: &self.signals,
             text: self.text,
             draws: Draws::new(self.seed, 0),

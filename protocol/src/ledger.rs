@@ -9,7 +9,7 @@ use crate::message::{Admission, PeerReq, ReportRow, RowOutcome};
 use crate::request::{Finish, Outcome, Progress, Request, RouteIx, Share};
 use crate::route::Route;
 use crate::step::{Sampling, Tokens};
-use crate::text::{Detokenizer, PatternSet, PatternState, Vocabulary};
+use crate::text::{Detokenizer, HiddenSet, PatternSet, PatternState};
 use smallvec::SmallVec;
 use tokenrouter_policies::{Aux, Draws, ModelIx, PolicyState, Position, Token};
 
@@ -126,7 +126,7 @@ impl Ledger {
         standing: Option<Standing>,
     ) -> (Self, Option<Finish>) {
         let mut ledger = Self::open(rid, request, route);
-        let (_, finish) = ledger.commit(reply, &route.vocabulary);
+        let (_, finish) = ledger.commit(reply, route);
         // The text was shown before: the same tokens give the same text, and leave the same bytes waiting.
         ledger.reply.take(finish.is_some());
         ledger.standing = standing.unwrap_or(ledger.standing);
@@ -178,7 +178,7 @@ impl Ledger {
         if row.start < self.committed() {
             return Taken::Stale;
         }
-        let (committed, finish) = self.commit(&row.tokens, &route.vocabulary);
+        let (committed, finish) = self.commit(&row.tokens, route);
         let text = self.reply.take(finish.is_some());
         self.count(model, |share| {
             share.committed += committed.len() as u32;
@@ -259,18 +259,19 @@ impl Ledger {
     }
 
     /// Commits tokens up to the first that ends the reply; the committed ones, and why the reply ended.
-    fn commit(&mut self, tokens: &[Token], vocabulary: &Vocabulary) -> (Tokens, Option<Finish>) {
+    fn commit(&mut self, tokens: &[Token], route: &Route) -> (Tokens, Option<Finish>) {
         for (at, &token) in tokens.iter().enumerate() {
             self.tokens.push(token);
-            let stop = self.reply.push(vocabulary.visible(token));
-            let finish = if !self.ignore_eos && vocabulary.ends(token) {
+            let stop = self.reply.push(route.vocabulary.visible(token), &route.hidden);
+            let finish = if !self.ignore_eos && route.vocabulary.ends(token) {
                 Some(Finish::Eos(token))
             } else if let Some(stop) = stop {
-                Some(Finish::Stop(stop))
+                return (Tokens::from_slice(&tokens[..=at]), Some(Finish::Stop(stop)));
             } else {
                 (self.committed() == self.length_max).then_some(Finish::Length)
             };
             if finish.is_some() {
+                let finish = self.reply.release().map(Finish::Stop).or(finish);
                 return (Tokens::from_slice(&tokens[..=at]), finish);
             }
         }
@@ -343,6 +344,8 @@ impl Ledger {
 /// The text of a reply: bytes not shown yet, and the stop strings looked for in them.
 #[derive(Clone, Debug)]
 struct Reply {
+    /// Bytes that may be the beginning of hidden text.
+    held: Vec<u8>,
     detokenizer: Detokenizer,
     strings: Vec<String>,
     stops: PatternSet,
@@ -353,11 +356,28 @@ impl Reply {
     fn new(strings: Vec<String>) -> Self {
         let stops = PatternSet::new(&strings);
         let matched = stops.start();
-        Self { detokenizer: Detokenizer::default(), strings, stops, matched }
+        Self { held: Vec::new(), detokenizer: Detokenizer::default(), strings, stops, matched }
     }
 
-    /// Takes the bytes of a token; the stop string they complete, which is cut off.
-    fn push(&mut self, bytes: &[u8]) -> Option<String> {
+    /// Takes the bytes of a token; the stop string that what is shown of them completes, which is cut off.
+    fn push(&mut self, bytes: &[u8], hidden: &HiddenSet) -> Option<String> {
+        if hidden.is_empty() {
+            return self.show(bytes);
+        }
+        let mut shown = Vec::new();
+        for &byte in bytes {
+            hidden.advance(&mut self.held, byte, &mut shown);
+        }
+        self.show(&shown)
+    }
+
+    /// The reply has no more text, so what was held back is no hidden text; the stop string it completes.
+    fn release(&mut self) -> Option<String> {
+        let held = std::mem::take(&mut self.held);
+        self.show(&held)
+    }
+
+    fn show(&mut self, bytes: &[u8]) -> Option<String> {
         if self.stops.is_empty() {
             self.detokenizer.push(bytes);
             return None;

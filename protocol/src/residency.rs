@@ -230,7 +230,8 @@ impl Residency {
         offered: &mut Tokens,
     ) -> RowOutcome {
         let text = self.scan(sampled.token, route);
-        let view = self.view(model, self.length(), sampled, text);
+        let bytes = route.vocabulary.bytes(sampled.token);
+        let view = StepView { text, bytes, ..self.view(model, self.length(), sampled) };
         let mut state = std::mem::take(&mut self.state);
         let verdict = route.policy.route(&view, &mut state);
         let (to, fate) = match verdict {
@@ -262,7 +263,10 @@ impl Residency {
         let views: Vec<StepView<'_>> = (self.length()..)
             .zip(sampled)
             .take(self.drafts.len())
-            .map(|(position, s)| self.view(model, position, s, TextFacts::default()))
+            .map(|(position, s)| StepView {
+                bytes: route.vocabulary.bytes(s.token),
+                ..self.view(model, position, s)
+            })
             .collect();
         let proposal = Proposal { tokens: &self.drafts, own: &views, aux: &self.aux };
         let mut state = self.state.clone();
@@ -271,20 +275,16 @@ impl Residency {
         accepted
     }
 
-    fn view<'a>(
-        &self,
-        model: ModelIx,
-        position: Position,
-        sampled: &'a Sampled,
-        text: TextFacts,
-    ) -> StepView<'a> {
+    /// What a policy sees of a step besides its text.
+    fn view<'a>(&self, model: ModelIx, position: Position, sampled: &'a Sampled) -> StepView<'a> {
         StepView {
             model,
             position,
             prompt: self.admission.prompt,
             token: sampled.token,
+            bytes: &[],
             signals: &sampled.signals,
-            text,
+            text: TextFacts::default(),
             draws: self.admission.draws,
         }
     }

@@ -1,6 +1,6 @@
 //! What both ends of the protocol know of a route: its models, its policy, and the vocabulary they share.
 
-use crate::text::{PatternSet, Vocabulary};
+use crate::text::{HiddenSet, PatternSet, Vocabulary};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tokenrouter_policies::{Draws, ModelIx, Policy, Position};
@@ -18,6 +18,8 @@ pub struct Route {
     pub vocabulary: Arc<Vocabulary>,
     /// The strings the policy wants to be told of.
     pub patterns: PatternSet,
+    /// The text that the policy keeps from clients.
+    pub hidden: HiddenSet,
 }
 
 impl Route {
@@ -30,7 +32,8 @@ impl Route {
         models.sort();
         models.dedup();
         let patterns = PatternSet::new(policy.patterns());
-        Self { entry, models, policy, vocabulary, patterns }
+        let hidden = HiddenSet::new(policy.hidden());
+        Self { entry, models, policy, vocabulary, patterns, hidden }
     }
 
     /// The owner of the first turn of a request whose prompt has `prompt` tokens.

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_policies::{
-    Aux, Draws, JustSampled, ModelIx, Policy, PolicyState, Proposal, SignalSet, StepView, Token,
-    Verdict,
+    Aux, Draws, Hidden, JustSampled, ModelIx, Policy, PolicyState, Proposal, SignalSet, StepView,
+    Token, Verdict,
 };
 
 /// Ends a reply; hidden.
@@ -40,12 +40,18 @@ pub(crate) struct By {
     pub(crate) route: fn(&StepView<'_>, &mut PolicyState) -> Verdict,
     pub(crate) receive: fn(&Proposal<'_>, &mut PolicyState) -> usize,
     pub(crate) patterns: Vec<String>,
+    pub(crate) hidden: Vec<Hidden>,
 }
 
 impl By {
     /// A policy that always goes on.
     pub(crate) fn staying() -> Self {
-        Self { route: |_, _| Verdict::Stay, receive: |_, _| 0, patterns: Vec::new() }
+        Self {
+            route: |_, _| Verdict::Stay,
+            receive: |_, _| 0,
+            patterns: Vec::new(),
+            hidden: Vec::new(),
+        }
     }
 
     /// A policy that routes by this.
@@ -69,6 +75,10 @@ impl Policy for By {
 
     fn patterns(&self) -> &[String] {
         &self.patterns
+    }
+
+    fn hidden(&self) -> &[Hidden] {
+        &self.hidden
     }
 
     fn send(&self, step: &StepView<'_>, _to: ModelIx, _state: &PolicyState) -> Aux {

@@ -4,11 +4,13 @@
 //! tokeniser. Nothing here sees a request, a model or a clock.
 
 pub mod detokenizer;
+pub mod hidden;
 pub mod pattern;
 
 use tokenrouter_policies::Token;
 
 pub use detokenizer::Detokenizer;
+pub use hidden::HiddenSet;
 pub use pattern::{PatternSet, PatternState};
 
 /// One entry of a vocabulary.

@@ -111,6 +111,77 @@ fn a_fault_names_its_key_and_what_would_be_right() {
     refused(&cases);
 }
 
+#[test]
+fn a_fault_of_steps_weights_tags_or_conditions_names_both() {
+    refused(&[
+        (
+            "{ kind: glimp, to: large, threshold: -1 }",
+            "policy.threshold: -1 is not between 0 and 100",
+        ),
+        ("{ kind: glimp, to: large, top: 2000 }", "policy.top: 2000 is not between 0 and 1000"),
+        (
+            "{ kind: glimp, to: large, step_max: 0 }",
+            "policy.step_max: 0 is not between 1 and 4294967295",
+        ),
+        (
+            "{ kind: glimp, to: large, scope: whole, thinking_max: 9 }",
+            "policy.thinking_max: scope `whole` does not read it",
+        ),
+        (
+            "{ kind: ensemble, weights: { small: 0, large: 0 } }",
+            "policy.weights: `large: 0, small: 0` sum to 0, not to a positive number",
+        ),
+        (
+            "{ kind: ensemble, weights: {} }",
+            "policy.weights: `` sum to 0, not to a positive number",
+        ),
+        (
+            "{ kind: ensemble, weights: { small: 2, large: -1 } }",
+            "policy.weights.large: -1 is not a weight; it must be 0 or more",
+        ),
+        (
+            "{ kind: ensemble, weights: { small: 2, huge: 1 } }",
+            "policy.weights.huge: there is no model `huge`; the topology has large, mid, small",
+        ),
+        (
+            "{ kind: split-reason, to: large, open: '' }",
+            "policy.open: a tag has 1 to 256 bytes, not 0",
+        ),
+        (
+            "{ kind: split-reason, to: large, open: '|', close: '|' }",
+            "policy.close: `|` is the opening tag as well",
+        ),
+        (
+            "{ kind: expression }",
+            "policy: write a condition for at least one model, `to_MODEL: ...`",
+        ),
+        (
+            "{ kind: expression, to_large: 'true', threshold: 'true' }",
+            "policy.threshold: is no setting of this policy; it has `to_MODEL`, `back` or `head`",
+        ),
+        (
+            "{ kind: expression, to_huge: 'true' }",
+            "policy.to_huge: there is no model `huge`; the topology has large, mid, small",
+        ),
+        (
+            "{ kind: expression, to_small: 'true' }",
+            "policy.to_small: `small` is the entry model itself",
+        ),
+        (
+            "{ kind: expression, to_large: 'head > 0.5' }",
+            "policy.head: is missing, but a condition reads `head`",
+        ),
+        (
+            "{ kind: expression, to_large: 'true', head: linear }",
+            "policy.head: no condition reads `head`",
+        ),
+        (
+            "{ kind: expression, to_large: 'true', back: 'head > 0.5' }",
+            "policy.back: `head` is a number of the entry model alone",
+        ),
+    ]);
+}
+
 /// Each section is refused with key and reason as expected.
 fn refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
@@ -194,6 +265,17 @@ fn unknown_missing_and_ill_typed_settings_name_their_key() {
         ("{ kind: citer, to: large, head: linear, strategy: neural }", "strategy"),
         ("{ kind: co-llm, to: large, head: linear }", "head"),
         ("{ kind: co-llm, to: large, defer: 1.5 }", "defer"),
+        ("{ kind: glimp, to: large, scope: all }", "scope"),
+        ("{ kind: glimp, threshold: 1 }", "to"),
+        ("{ kind: glimp, to: large, treshold: 1 }", "treshold"),
+        ("{ kind: ensemble }", "weights"),
+        ("{ kind: ensemble, weights: { small: much } }", "weights.small"),
+        ("{ kind: ensemble, weights: { small: 1 }, to: large }", "to"),
+        ("{ kind: split-reason, to: large, threshold: 1 }", "threshold"),
+        ("{ kind: relay, to: large, calls_max: -1 }", "calls_max"),
+        ("{ kind: relay }", "to"),
+        ("{ kind: expression, to_large: 1 }", "to_large"),
+        ("{ kind: expression, to_large: [1] }", "to_large"),
     ];
     for (text, key) in cases {
         let error = built(text).err().unwrap_or_else(|| panic!("accepted: {text}"));

@@ -3,6 +3,8 @@
 use super::*;
 use crate::testing::*;
 
+mod hidden;
+
 /// A ledger with its first turn granted to life 0 of the small model.
 fn granted(request: Request) -> (Ledger, Route) {
     let route = route(By::staying());
@@ -12,15 +14,26 @@ fn granted(request: Request) -> (Ledger, Route) {
 }
 
 /// Offers rows as the owner would, one after the other; the text the client gets for each, and the end.
-fn walk(request: Request, rows: &[&[Token]]) -> (Vec<String>, Option<Finish>, Position) {
+fn walk(request: Request, rows: &[Vec<Token>]) -> (Vec<String>, Option<Finish>, Position) {
     let prompt = request.prompt.len() as Position;
-    let (mut ledger, route) = granted(request);
+    let (pieces, end, ledger) = walk_on(&route(By::staying()), request, rows);
+    (pieces, end, ledger.committed() - prompt)
+}
+
+/// As [`walk`], on a route.
+fn walk_on(
+    route: &Route,
+    request: Request,
+    rows: &[Vec<Token>],
+) -> (Vec<String>, Option<Finish>, Ledger) {
+    let mut ledger = Ledger::open(rid(1), request, route);
+    ledger.grant(life(0), life(0));
     let mut pieces = Vec::new();
     let mut end = None;
     for tokens in rows {
         assert!(end.is_none(), "rows after the end");
         let offer = row(rid(1), ledger.fence(), ledger.committed(), tokens, RowOutcome::Going);
-        let taken = ledger.take(SMALL, life(0), offer, &route);
+        let taken = ledger.take(SMALL, life(0), offer, route);
         ledger.check();
         let Taken::Accepted { progress: Some(progress), then } = taken else {
             panic!("refused: {taken:?}")
@@ -30,7 +43,7 @@ fn walk(request: Request, rows: &[&[Token]]) -> (Vec<String>, Option<Finish>, Po
             end = Some(finish);
         }
     }
-    (pieces, end, ledger.committed() - prompt)
+    (pieces, end, ledger)
 }
 
 /// What is walked, and what must come of it.
@@ -64,7 +77,6 @@ fn check(walks: Vec<Walk>) {
     for Walk { what, stop, ignore_eos, max_tokens, rows, pieces, end, committed } in walks {
         let stop = stop.iter().map(|s| (*s).to_owned()).collect();
         let request = Request { stop, ignore_eos, max_tokens, ..request("p") };
-        let rows: Vec<&[Token]> = rows.iter().map(Vec::as_slice).collect();
         let (told, finish, length) = walk(request, &rows);
         assert_eq!(
             (told.as_slice(), finish, length),

@@ -133,6 +133,7 @@ impl<'a> Reply<'a> {
             position: self.position() + ahead,
             prompt: self.request.prompt.len() as Position,
             token: sampled.token,
+            bytes: self.route.vocabulary.bytes(sampled.token),
             signals: &sampled.signals,
             text,
             draws: self.request.draws,

@@ -18,6 +18,7 @@ fn verdict(policy: &dyn Policy, model: ModelIx, position: Position, seed: u64) -
         position,
         prompt: 5,
         token: 1,
+        bytes: &[],
         signals: &signals,
         text: TextFacts::default(),
         draws: Draws::new(seed, 0),

@@ -17,6 +17,7 @@ fn verdict(model: ModelIx, entropy: f32) -> Verdict {
         position: 5,
         prompt: 5,
         token: 1,
+        bytes: &[],
         signals: &signals,
         text: TextFacts::default(),
         draws: Draws::new(1, 0),
