@@ -122,7 +122,7 @@ impl<'a> Reply<'a> {
     }
 
     fn view<'s>(
-        &self,
+        &'s self,
         model: ModelIx,
         ahead: Position,
         sampled: &'s Sampled,
