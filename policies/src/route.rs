@@ -13,7 +13,6 @@ pub mod co_llm;
 pub mod ensemble;
 pub mod expression;
 pub mod glimp;
-pub mod masked;
 pub mod pair;
 pub mod r2r;
 pub mod r_stitch;
