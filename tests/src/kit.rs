@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokenrouter_actors::{Event, Gateway, Node, NodeSpec};
 use tokenrouter_config::{Sources, Topology};
 use tokenrouter_policies::{Draws, ModelIx, Token};
-use tokenrouter_protocol::{Outcome, Request, Sampling, Share};
+use tokenrouter_protocol::{Outcome, Request, RouteIx, Sampling, Share};
 use tokenrouter_server::Plan;
 use tokenrouter_server::catalog::Catalog;
 
@@ -61,11 +61,36 @@ impl Kit {
     /// # Panics
     /// When a request fails or takes too long.
     pub async fn ask(&self, route: &str, count: usize, manner: Manner) -> Vec<Reply> {
+        let requests = (0..).zip(questions(count));
+        let word = |(seed, question): (u64, String)| {
+            request(&self.catalog, route, &question, seed, manner)
+        };
+        self.answer(requests.map(word), manner.concurrency).await
+    }
+
+    /// As [`Self::ask`], with a seed and the tokens of a prompt for each request.
+    ///
+    /// # Panics
+    /// When a request fails or takes too long.
+    pub async fn ask_tokens(
+        &self,
+        route: &str,
+        prompts: impl Iterator<Item = (u64, Vec<Token>)>,
+        manner: Manner,
+    ) -> Vec<Reply> {
+        let route = self.catalog.find(route).unwrap().index;
+        let requests = prompts.map(|(seed, prompt)| bare_request(route, prompt, seed, manner));
+        self.answer(requests, manner.concurrency).await
+    }
+
+    async fn answer(
+        &self,
+        requests: impl Iterator<Item = Request>,
+        concurrency: usize,
+    ) -> Vec<Reply> {
         let gateway = self.node.gateway();
-        let requests = questions(count).into_iter().enumerate().map(|(seed, question)| {
-            read(&gateway, request(&self.catalog, route, &question, seed as u64, manner))
-        });
-        let replies = stream::iter(requests).buffered(manner.concurrency).collect();
+        let replies = requests.map(|request| read(&gateway, request));
+        let replies = stream::iter(replies).buffered(concurrency).collect();
         tokio::time::timeout(PATIENCE, replies).await.expect("the requests take too long")
     }
 
@@ -122,9 +147,14 @@ pub fn request(
 ) -> Request {
     let route = catalog.find(route).unwrap();
     let prompt = format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n");
+    let prompt = route.language.tokenizer.encode(&prompt, false).unwrap();
+    bare_request(route.index, prompt, seed, manner)
+}
+
+fn bare_request(route: RouteIx, prompt: Vec<Token>, seed: u64, manner: Manner) -> Request {
     Request {
-        route: route.index,
-        prompt: route.language.tokenizer.encode(&prompt, false).unwrap(),
+        route,
+        prompt,
         max_tokens: manner.max_tokens,
         sampling: manner.sampling,
         draws: Draws::new(seed, 0),
