@@ -3,7 +3,7 @@
 //! A checkpoint is a zip archive of raw numbers and one pickle that says what they are. The pickle is read by a small
 //! reader of our own that knows plain data and tensors and refuses every other name: nothing in it is ever executed.
 
-use crate::head::HeadCard;
+use crate::head::{HeadCard, HeadError};
 use candle_core::{DType, Device, Tensor};
 use pickle::{Id, Pickle, PickleError, TensorPlace};
 use std::collections::HashMap;
@@ -34,6 +34,9 @@ pub enum CheckpointError {
     /// What it says cannot be read.
     #[error("its pickle is refused: {0}")]
     Pickle(#[from] PickleError),
+    /// A network that we do not know.
+    #[error(transparent)]
+    Head(#[from] HeadError),
     /// Plain data and tensors, but no head.
     #[error("it holds no router head that is known: {0}")]
     Content(String),
@@ -68,11 +71,12 @@ impl Converted {
     /// Reads a checkpoint: one of R2R's `.pt` files, which say what they are, or CITER's `.pth`, a bare state dict.
     ///
     /// # Errors
-    /// A file that is no checkpoint, one that holds anything but data, or no head.
+    /// A file that is no checkpoint, one that holds anything but data, or no head that is supported.
     pub fn read(path: &Path) -> Result<Self, CheckpointError> {
         let mut archive = Archive::open(path)?;
         let pickle = Pickle::read(&archive.pickle()?)?;
         let (card, state) = contents(&pickle)?;
+        card.kind()?;
         let mut tensors = HashMap::new();
         for (name, place) in state {
             // Counters of training; a head's weights are floating-point numbers.

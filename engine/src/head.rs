@@ -11,7 +11,7 @@ use crate::weights::{Tensors, Weights, WeightsError};
 use candle_core::Tensor;
 use network::Network;
 use std::borrow::Cow;
-use tokenrouter_policies::{HeadIx, Token};
+use tokenrouter_policies::{HeadIx, HeadKind, Token};
 use tokenrouter_protocol::RowOutput;
 
 mod affine;
@@ -102,14 +102,27 @@ pub enum HeadError {
     Tensor(#[from] candle_core::Error),
 }
 
-/// Checks that a head fits a model without reading its weights, and gives its description.
+/// What a head is, once it is known to fit its model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadFacts {
+    /// What its score means.
+    pub kind: HeadKind,
+    /// The threshold that its makers chose.
+    pub threshold: Option<f64>,
+    /// Bytes of its weights in memory, at most.
+    pub bytes: u64,
+}
+
+/// Checks that a head fits a model, without reading its weights.
 ///
 /// # Errors
 /// Names both sizes where they differ.
-pub fn describe_head(files: &HeadFiles, arch: &Arch) -> Result<HeadCard, HeadError> {
+pub fn describe_head(files: &HeadFiles, arch: &Arch) -> Result<HeadFacts, HeadError> {
     let card = HeadCard::parse(&files.card)?;
-    Plan::new(&card, &Tensors::open(&files.weights)?, arch)?;
-    Ok(card)
+    let tensors = Tensors::open(&files.weights)?;
+    Plan::new(&card, &tensors, arch)?;
+    let bytes = 4 * tensors.numbers();
+    Ok(HeadFacts { kind: card.kind()?, threshold: card.threshold, bytes })
 }
 
 /// A loaded head.

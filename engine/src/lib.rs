@@ -30,7 +30,7 @@ pub use checkpoint::{CheckpointError, Converted};
 pub use decoder::Decoder;
 pub use device::Device;
 pub use error::Error;
-pub use head::{HeadCard, HeadError, HeadFiles, describe_head};
+pub use head::{HeadCard, HeadError, HeadFacts, HeadFiles, describe_head};
 pub use kv::BLOCK;
 pub use load::{LoadOptions, ModelFiles, describe, load, load_decoder};
 pub use memory::Footprint;

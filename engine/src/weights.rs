@@ -138,6 +138,11 @@ impl Tensors {
         self.places.get(name).map(|place| place.shape.as_slice())
     }
 
+    /// How many numbers all tensors have together.
+    pub(crate) fn numbers(&self) -> u64 {
+        self.places.values().map(|place| place.shape.iter().product::<usize>() as u64).sum()
+    }
+
     /// A tensor widened to f32 on the CPU.
     pub(crate) fn wide(&self, name: &str) -> candle_core::Result<Tensor> {
         self.tensor(name, &Device::Cpu)?.to_dtype(DType::F32)

@@ -23,6 +23,8 @@ pub enum Command {
     Check(Check),
     /// Measure accuracy and the share of each model's tokens, route by route
     Eval(Eval),
+    /// Turn a router head as its makers publish it into the two files that a topology can name
+    ConvertHead(ConvertHead),
 }
 
 /// `serve`
@@ -87,6 +89,19 @@ pub struct Eval {
     /// Logging.
     #[command(flatten)]
     pub log: Log,
+}
+
+/// `convert-head`
+#[derive(Debug, Args)]
+pub struct ConvertHead {
+    /// The checkpoint: one of R2R's .pt files, or CITER's .pth
+    pub checkpoint: PathBuf,
+    /// Where the weights go, with a .json beside them; next to the checkpoint if it is not named
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub out: Option<PathBuf>,
+    /// The threshold to note for it, in place of the checkpoint's own
+    #[arg(long)]
+    pub threshold: Option<f64>,
 }
 
 /// Flags for the log.

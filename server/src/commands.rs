@@ -10,6 +10,7 @@ use tokenrouter_config::{Error as TopologyError, LogFormat, Topology};
 use tracing_subscriber::EnvFilter;
 
 pub mod check;
+pub mod convert_head;
 pub mod eval;
 pub mod serve;
 
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
+        Command::ConvertHead(arguments) => convert_head::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

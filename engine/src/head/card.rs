@@ -3,6 +3,19 @@
 use super::HeadError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokenrouter_policies::HeadKind;
+
+/// The networks, by the names that their own code gives them.
+const KINDS: [(&str, HeadKind); 8] = [
+    ("HiddenStatesTokenLMHeadLogitsClassifier", HeadKind::R2r),
+    ("HiddenStatesTokenLMHeadClassifier", HeadKind::R2r),
+    ("HiddenStatesLogitsClassifier", HeadKind::R2r),
+    ("HiddenStatesClassifier", HeadKind::R2r),
+    ("HiddenStatesClassifierWithLMHead", HeadKind::R2r),
+    ("LogitsClassifier", HeadKind::R2r),
+    ("CITER", HeadKind::Citer),
+    ("Linear", HeadKind::Linear),
+];
 
 /// What a head is, apart from its weights; `NAME.json` beside `NAME.safetensors`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +41,18 @@ impl HeadCard {
     /// [`HeadError::Card`] for a text that is none.
     pub fn parse(json: &[u8]) -> Result<Self, HeadError> {
         Ok(serde_json::from_slice(json)?)
+    }
+
+    /// What its score means.
+    ///
+    /// # Errors
+    /// [`HeadError::Kind`] for a network that is not supported.
+    pub fn kind(&self) -> Result<HeadKind, HeadError> {
+        let known = KINDS.iter().find(|(name, _)| *name == self.model_type);
+        known.map(|(_, kind)| *kind).ok_or_else(|| HeadError::Kind {
+            found: self.model_type.clone(),
+            supported: KINDS.map(|(name, _)| name).join(", "),
+        })
     }
 
     /// Whether an argument is `true`.

@@ -3,18 +3,7 @@
 use super::{HeadCard, HeadError};
 use crate::arch::Arch;
 use crate::weights::{Tensors, WeightsError};
-
-/// The networks, by the names that their own code gives them.
-const KINDS: [&str; 8] = [
-    "HiddenStatesTokenLMHeadLogitsClassifier",
-    "HiddenStatesTokenLMHeadClassifier",
-    "HiddenStatesLogitsClassifier",
-    "HiddenStatesClassifier",
-    "HiddenStatesClassifierWithLMHead",
-    "LogitsClassifier",
-    "CITER",
-    "Linear",
-];
+use tokenrouter_policies::HeadKind;
 
 /// The makings of a head. Every tensor it names is there and has the right shape.
 #[derive(Debug, PartialEq)]
@@ -67,18 +56,14 @@ impl Plan {
             return Err(HeadError::Option { option: "use_position_embedding" });
         }
         let normalised = card.says("normalize_input");
-        let known = KINDS.iter().find(|kind| **kind == card.model_type);
-        match known.copied().unwrap_or_default() {
-            "CITER" => shapes.citer(),
-            "Linear" => {
+        match card.kind()? {
+            HeadKind::R2r => Ok(Self::R2r(shapes.r2r(&card.model_type, normalised)?)),
+            HeadKind::Citer => shapes.citer(),
+            HeadKind::Linear => {
                 shapes.hidden(shapes.inputs("linear")?)?;
                 shapes.score("linear", arch.hidden)?;
                 Ok(Self::Linear)
             }
-            "" => {
-                Err(HeadError::Kind { found: card.model_type.clone(), supported: KINDS.join(", ") })
-            }
-            kind => Ok(Self::R2r(shapes.r2r(kind, normalised)?)),
         }
     }
 }
