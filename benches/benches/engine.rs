@@ -1,4 +1,5 @@
-//! The engine's step on the large demo model, against the same model on the stock layers and candle's matrix products.
+//! The engine's step on the large demo model, against the same model on the stock layers and candle's matrix products;
+//! and the small one's with its router heads.
 //!
 //! First every case is run in turn, many rounds, and medians are given as ratios to the stock step of one row: on a busy
 //! machine all cases then suffer alike. Then criterion measures each case by itself.
@@ -13,12 +14,26 @@ use mistralrs_quant::{
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokenrouter_engine::{Arch, Device, LoadOptions, ModelFiles, Weights, describe, load};
-use tokenrouter_policies::{Draws, SignalSet};
+use tokenrouter_engine::{
+    Arch, Device, HeadFiles, LoadOptions, ModelFiles, Weights, describe, load,
+};
+use tokenrouter_policies::{Draws, HeadIx, SignalSet};
 use tokenrouter_protocol::{CacheOp, Row, Sampling, SequenceId};
 
-const CONFIG: &[u8] = include_bytes!("../../models/large/config.json");
-const WEIGHTS: &[u8] = include_bytes!("../../models/large/model.safetensors");
+macro_rules! file {
+    ($path:literal) => {
+        include_bytes!(concat!("../../models/", $path))
+    };
+}
+
+const CONFIG: &[u8] = file!("large/config.json");
+const WEIGHTS: &[u8] = file!("large/model.safetensors");
+
+/// The router heads of the small demo model, by name.
+const HEADS: [(&str, &[u8], &[u8]); 2] = [
+    ("R2R", file!("heads/r2r.json"), file!("heads/r2r.safetensors")),
+    ("CITER", file!("heads/citer.json"), file!("heads/citer.safetensors")),
+];
 
 /// Positions that every sequence holds before the step.
 const CONTEXT: u32 = 64;
@@ -51,12 +66,40 @@ fn cases() -> Vec<Case> {
         run: Box::new(move || drop(black_box(stock.step().expect("a stock step")))),
     }];
     for rows in [1, 2, 4, 8, 16] {
-        cases.push(Case { name: format!("engine, {rows} rows"), run: engine(rows, 1) });
+        cases
+            .push(Case { name: format!("engine, {rows} rows"), run: step(large(), rows, 1, None) });
     }
     for tokens in [4, 16] {
-        cases.push(Case { name: format!("engine, 1 row of {tokens}"), run: engine(1, tokens) });
+        let run = step(large(), 1, tokens, None);
+        cases.push(Case { name: format!("engine, 1 row of {tokens}"), run });
+    }
+    for rows in [1, 8] {
+        cases.push(Case { name: format!("small, {rows} rows"), run: step(small(), rows, 1, None) });
+        for (index, (name, ..)) in HEADS.iter().enumerate() {
+            let run = step(small(), rows, 1, Some(HeadIx(index as u8)));
+            cases.push(Case { name: format!("small, {rows} rows, {name}"), run });
+        }
     }
     cases
+}
+
+fn large() -> ModelFiles {
+    let weights = Weights::Embedded(WEIGHTS);
+    ModelFiles { config: CONFIG.into(), weights, heads: Vec::new(), defer: None }
+}
+
+/// The small demo model with its heads.
+fn small() -> ModelFiles {
+    let head = |&(_, card, weights): &(&str, &'static [u8], _)| HeadFiles {
+        card: card.into(),
+        weights: Weights::Embedded(weights),
+    };
+    ModelFiles {
+        config: file!("small/config.json").as_slice().into(),
+        weights: Weights::Embedded(file!("small/model.safetensors")),
+        heads: HEADS.iter().map(head).collect(),
+        defer: None,
+    }
 }
 
 fn in_turn() {
@@ -72,7 +115,7 @@ fn in_turn() {
     let medians: Vec<Duration> = times.into_iter().map(median).collect();
     for (case, median) in cases.iter().zip(&medians) {
         let ratio = median.as_secs_f64() / medians[0].as_secs_f64();
-        println!("{:<20} {:>8.1} us {ratio:>6.2} x", case.name, median.as_secs_f64() * 1e6);
+        println!("{:<22} {:>8.1} us {ratio:>6.2} x", case.name, median.as_secs_f64() * 1e6);
     }
 }
 
@@ -90,14 +133,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// A step of so many rows, each of so many new tokens after [`CONTEXT`], greedy with entropy; then back again.
-fn engine(rows: u64, tokens: u32) -> Box<dyn FnMut()> {
-    let files = ModelFiles {
-        config: CONFIG.into(),
-        weights: Weights::Embedded(WEIGHTS),
-        heads: Vec::new(),
-        defer: None,
-    };
+/// A step of so many rows, each of so many new tokens after [`CONTEXT`], greedy with entropy and a head's score; then
+/// back again.
+fn step(files: ModelFiles, rows: u64, tokens: u32, head: Option<HeadIx>) -> Box<dyn FnMut()> {
     let options = LoadOptions { device: Device::Cpu, blocks: 16 * 8, threads: 1 };
     let mut runner = load(&files, &options).expect("the demo model");
     let row = move |sequence, start, tokens: u32| Row {
@@ -105,7 +143,7 @@ fn engine(rows: u64, tokens: u32) -> Box<dyn FnMut()> {
         start,
         tokens: (0..tokens).map(|token| 5 + token % 7).collect(),
         outputs: 1,
-        signals: SignalSet { entropy: true, ..SignalSet::NONE },
+        signals: SignalSet { entropy: true, head, ..SignalSet::NONE },
         sampling: Sampling::GREEDY,
         draws: Draws::new(0, 0),
     };

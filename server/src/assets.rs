@@ -5,7 +5,7 @@
 use serde_json::Value;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use tokenrouter_engine::{ModelFiles, Weights};
+use tokenrouter_engine::{HeadFiles, ModelFiles, Weights};
 
 /// Why a model's files cannot be used. Its text is the reason of an error about the model's `path`.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,20 @@ pub enum AssetsError {
     /// A folder without weights.
     #[error("`{}` has no .safetensors file", .0.display())]
     NoWeights(PathBuf),
+    /// No such demo head.
+    #[error("there is no demo head `{name}`; there are {}", known.join(", "))]
+    DemoHead {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// No weights of a head.
+    #[error("`{}` is not a file; name a head's .safetensors file, or a demo head such as demo:r2r", .0.display())]
+    NotAHead(PathBuf),
+    /// Weights of a head without their description.
+    #[error("`{}` is missing; a head is described by the .json beside its weights, which `tokenrouter convert-head` writes", .0.display())]
+    NoCard(PathBuf),
     /// A file that is no JSON.
     #[error("{file} is not valid JSON: {reason}")]
     Json {
@@ -70,6 +84,30 @@ impl Assets {
             None => folder(Path::new(path)),
         }
     }
+}
+
+/// Finds the files of the router head that a policy's `head` names: `demo:NAME`, or a safetensors file with its
+/// description beside.
+///
+/// # Errors
+/// An unknown demo head, a missing or unreadable file.
+pub fn head(name: &str) -> Result<HeadFiles, AssetsError> {
+    if let Some(demo) = name.strip_prefix("demo:") {
+        let unknown = || AssetsError::DemoHead {
+            name: demo.to_owned(),
+            known: tokenrouter_models::HEADS.iter().map(|name| format!("demo:{name}")).collect(),
+        };
+        let head = tokenrouter_models::head(demo).ok_or_else(unknown)?;
+        let card = Cow::Borrowed(head.card.as_bytes());
+        return Ok(HeadFiles { card, weights: Weights::Embedded(head.weights) });
+    }
+    let weights = PathBuf::from(name);
+    let card = weights.with_extension("json");
+    if !weights.is_file() || card == weights {
+        return Err(AssetsError::NotAHead(weights));
+    }
+    let card = read_if_there(&card)?.ok_or(AssetsError::NoCard(card))?;
+    Ok(HeadFiles { card: Cow::Owned(card), weights: Weights::Files(vec![weights]) })
 }
 
 fn demo(name: &str) -> Result<Assets, AssetsError> {
@@ -168,7 +206,7 @@ mod tests {
         let told = Assets::find("demo:huge").unwrap_err().to_string();
         assert_eq!(
             told,
-            "there is no demo model `huge`; there are demo:small, demo:mid, demo:large"
+            "there is no demo model `huge`; there are demo:small, demo:mid, demo:large, demo:small-co-llm"
         );
     }
 
@@ -181,6 +219,18 @@ mod tests {
         assert!(matches!(assets.files.weights, Weights::Files(files) if files.len() == 1));
         let told = folder("tiny/qwen3").unwrap_err().to_string();
         assert!(told.contains("tokenizer.json` cannot be read"), "{told}");
+        let told = head("demo:none").unwrap_err().to_string();
+        assert_eq!(told, "there is no demo head `none`; there are demo:r2r, demo:citer");
+        for (name, expected) in [
+            ("heads/none.safetensors", "is not a file; name a head's .safetensors file"),
+            ("heads/r2r.json", "is not a file; name a head's .safetensors file"),
+            ("small/model.safetensors", "model.json` is missing; a head is described by the .json"),
+        ] {
+            let told = head(models.join(name).to_str().unwrap()).unwrap_err().to_string();
+            assert!(told.contains(expected), "{told}");
+        }
+        let named = head(models.join("heads/r2r.safetensors").to_str().unwrap()).unwrap();
+        assert_eq!(named.card, head("demo:r2r").unwrap().card);
         assert!(folder("none").unwrap_err().to_string().contains("is not a folder"));
     }
 }

@@ -10,14 +10,15 @@ use std::num::NonZero;
 use std::sync::Arc;
 use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec};
 use tokenrouter_config::{Bytes, Error, Topology};
-use tokenrouter_engine::{Arch, BLOCK, Device, Engine, LoadOptions, ModelFiles, Runner};
+use tokenrouter_engine::{Arch, BLOCK, Device, Engine, Footprint, LoadOptions, ModelFiles, Runner};
 use tokenrouter_policies::route::baseline::Always;
-use tokenrouter_policies::{
-    Assets as PolicyAssets, Budget, Head, ModelIx, Policy, Position, Roster, Token, TokenName,
-};
+use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster};
 use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
 
+mod found;
 mod memory;
+
+use found::{Found, NamedHead};
 
 /// A checked topology with all it needs, not yet loaded.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ struct Model {
     pool: PoolSize,
     threads: usize,
     device: Device,
+    /// What its files' heads are called, in their order.
+    heads: Vec<NamedHead>,
 }
 
 /// What [`Plan::models`] tells of a model.
@@ -70,8 +73,9 @@ impl Plan {
             model.threads = settings.threads.unwrap_or(threads);
             models.push(model);
         }
+        // First the routes, since they name the heads that take memory too.
+        let routes = routes(&topology, &mut models)?;
         memory::share(&topology, &mut models)?;
-        let routes = routes(&topology, &models)?;
         let catalog = Arc::new(catalog(&models, &routes));
         check_languages(&topology, &catalog, &models)?;
         Ok(Self { topology, models, routes, catalog })
@@ -138,7 +142,7 @@ impl Plan {
 
 impl Model {
     fn summary(&self) -> Summary {
-        let footprint = self.arch.footprint();
+        let footprint = self.footprint();
         let arch = &self.arch;
         Summary {
             name: self.name.clone(),
@@ -148,6 +152,13 @@ impl Model {
             positions: self.pool.positions(),
             threads: self.threads,
         }
+    }
+
+    /// The memory of the model and its heads.
+    fn footprint(&self) -> Footprint {
+        let heads: u64 = self.heads.iter().map(|head| head.facts.bytes).sum();
+        let model = self.arch.footprint();
+        Footprint { weights: model.weights.saturating_add(heads), ..model }
     }
 
     /// The most positions that one of its requests can have.
@@ -197,19 +208,21 @@ fn model(topology: &Topology, name: &str) -> Result<Model, Error> {
     let language =
         Arc::new(Language { tokenizer, template, defaults: default_sampling(generation) });
     let pool = PoolSize { block: BLOCK, blocks: 0 };
+    let defer = language.tokenizer.defer();
     Ok(Model {
         name: name.to_owned(),
-        files: assets.files,
+        files: ModelFiles { defer, ..assets.files },
         arch,
         language,
         pool,
         threads: 1,
         device,
+        heads: Vec::new(),
     })
 }
 
 /// The routes of the topology and one for each model, sorted by name.
-fn routes(topology: &Topology, models: &[Model]) -> Result<Vec<RouteSpec>, Error> {
+fn routes(topology: &Topology, models: &mut [Model]) -> Result<Vec<RouteSpec>, Error> {
     let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
     let mut routes: Vec<RouteSpec> = names
         .iter()
@@ -232,29 +245,6 @@ fn routes(topology: &Topology, models: &[Model]) -> Result<Vec<RouteSpec>, Error
     }
     routes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(routes)
-}
-
-/// What policies may name of the models' files.
-struct Found<'a> {
-    models: &'a [Model],
-}
-
-impl PolicyAssets for Found<'_> {
-    fn head(&mut self, _model: ModelIx, name: &str) -> Result<Head, String> {
-        Err(format!("`{name}` cannot be loaded: router heads are not yet supported"))
-    }
-
-    fn token(&mut self, model: ModelIx, name: &TokenName) -> Result<Token, String> {
-        let model = &self.models[model.index()];
-        let token = match name {
-            TokenName::Id(token) => Some(*token),
-            TokenName::Text(text) => model.language.tokenizer.token(text),
-        };
-        let rows = model.arch.vocabulary;
-        token
-            .filter(|token| (*token as usize) < rows)
-            .ok_or_else(|| format!("`{}` has no token `{name}` among its {rows}", model.name))
-    }
 }
 
 fn catalog(models: &[Model], routes: &[RouteSpec]) -> Catalog {

@@ -18,6 +18,9 @@ use bytes::Scheme;
 /// Tokens are numbered below this: as many as a model's `vocab_size` may say.
 const MOST_TOKENS: Token = 1 << 20;
 
+/// The token by which a model trained for Co-LLM defers to another, as its published tokenisers call it.
+const DEFER: &str = "<|defer|>";
+
 /// A tokeniser that cannot be used, or a text that it refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
@@ -45,6 +48,8 @@ pub struct Tokenizer {
     /// Special tokens by name.
     specials: Vec<(String, Token)>,
     vocabulary: Arc<Vocabulary>,
+    /// The token [`DEFER`], which no text ever becomes.
+    defer: Option<Token>,
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -60,9 +65,14 @@ impl Tokenizer {
     /// A file that is no tokeniser, or of a kind whose tokens have no bytes.
     pub fn new(json: &[u8], end_of_sequence: Vec<Token>) -> Result<Self, TokenizerError> {
         let file = |e: &dyn std::fmt::Display| TokenizerError::File(e.to_string());
-        let value: Value = serde_json::from_slice(json).map_err(|e| file(&e))?;
+        let mut value: Value = serde_json::from_slice(json).map_err(|e| file(&e))?;
         let scheme = Scheme::of_decoder(&value["decoder"])?;
-        let mut plain = tokenizers::Tokenizer::from_bytes(json).map_err(|e| file(&e))?;
+        let defer = take_defer(&mut value);
+        let mut plain = match defer {
+            None => tokenizers::Tokenizer::from_bytes(json),
+            Some(_) => tokenizers::Tokenizer::from_bytes(value.to_string()),
+        }
+        .map_err(|e| file(&e))?;
         plain.with_padding(None);
         plain.with_truncation(None).map_err(|e| file(&e))?;
         let added: HashMap<Token, AddedToken> =
@@ -79,7 +89,7 @@ impl Tokenizer {
             .collect();
         let mut verbatim = plain.clone();
         verbatim.set_encode_special_tokens(true);
-        Ok(Self { plain, verbatim, specials, vocabulary })
+        Ok(Self { plain, verbatim, specials, vocabulary, defer })
     }
 
     /// The bytes of the tokens.
@@ -126,7 +136,12 @@ impl Tokenizer {
 
     /// The token that is called so.
     pub fn token(&self, name: &str) -> Option<Token> {
-        self.plain.token_to_id(name)
+        if name == DEFER { self.defer } else { self.plain.token_to_id(name) }
+    }
+
+    /// The token by which the model defers to another.
+    pub fn defer(&self) -> Option<Token> {
+        self.defer
     }
 
     /// Whether the name of a special token is in `text`.
@@ -159,6 +174,14 @@ impl Tokenizer {
         });
         found
     }
+}
+
+/// Takes the defer token out of a tokeniser. It is an output of the model and no part of any text, so the tokeniser of a
+/// model that was given one is still that of the other models of its family.
+fn take_defer(tokenizer: &mut Value) -> Option<Token> {
+    let added = tokenizer["added_tokens"].as_array_mut()?;
+    let at = added.iter().position(|token| token["content"] == DEFER)?;
+    Token::try_from(added.remove(at)["id"].as_u64()?).ok()
 }
 
 /// Whether `span` overlaps one of the ranges, which are in order and apart from each other.

@@ -175,7 +175,10 @@ fn eval_refuses_what_it_cannot_use_with_2_and_its_name() {
     let bad = File::new("bad.jsonl", "{\"question\": 1}\n");
     let empty = File::new("empty.jsonl", "\n");
     let cases: [(&[&str], &str); 9] = [
-        (&["--routes", "none"], "there is no route `none`; there are large, mid, small, demo"),
+        (
+            &["--routes", "none"],
+            "there is no route `none`; there are large, mid, small, small-co-llm, demo",
+        ),
         (&[bad.name()], "bad.jsonl:1: not a problem"),
         (&[empty.name()], "there are no problems in it"),
         (&["--problems", "nowhere.jsonl"], "nowhere.jsonl: the file cannot be read"),
@@ -196,4 +199,43 @@ fn eval_refuses_what_it_cannot_use_with_2_and_its_name() {
         assert_eq!((code, out.as_str()), (2, ""), "{err}");
         assert!(err.contains(expected), "{expected} is not in {err}");
     }
+}
+
+#[test]
+fn convert_head_writes_two_files_and_executes_nothing() {
+    let heads = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/heads");
+    let checkpoint = |name: &str| heads.join(name).to_str().unwrap().to_owned();
+    let weights = File::new("head.safetensors", "");
+    let card = File(weights.0.with_extension("json"));
+    let convert = |name: &str| run(&["convert-head", &checkpoint(name), "--out", weights.name()]);
+
+    let (code, _, err) = convert("citer.pth");
+    assert_eq!((code, err.contains("exists; name another with --out")), (1, true), "{err}");
+    std::fs::remove_file(&weights.0).unwrap();
+    for name in ["evil.pt", "evil-within.pt"] {
+        let (code, _, err) = convert(name);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("names `posix.system`, which is not data"), "{err}");
+        assert!(!weights.0.exists() && !card.0.exists());
+    }
+    let (code, out, err) = convert("hidden.pt");
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("HiddenStatesClassifier, "), "{out}");
+    assert!(out.contains("threshold 0.405") && out.contains(weights.name()), "{out}");
+    let written = std::fs::read_to_string(&card.0).unwrap();
+    assert!(written.contains("\"normalize_input\": true"), "{written}");
+
+    // It was made for a model with hidden states of 12 numbers.
+    let topology = format!(
+        "models: {{ a: 'demo:small', b: 'demo:large' }}\nroutes: {{ r: {{ entry: a, policy: {{ kind: r2r, to: b, head: '{}' }} }} }}\n",
+        weights.name()
+    );
+    let topology = File::new("head.yaml", &topology);
+    let (code, _, err) = run(&["check", topology.name()]);
+    assert_eq!(code, 2, "{err}");
+    assert!(
+        err.contains("hidden states of 12 numbers, but the model's have 64")
+            && err.contains(":2: `routes.r.policy.head`"),
+        "{err}"
+    );
 }

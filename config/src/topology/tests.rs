@@ -19,7 +19,10 @@ const MODELS: &str = "models: { a: x, b: { path: y } }\n";
 #[test]
 fn the_built_in_topology_is_accepted() {
     let topology = Topology::load(&Sources::default()).unwrap();
-    assert_eq!(topology.models.keys().collect::<Vec<_>>(), ["large", "mid", "small"]);
+    assert_eq!(
+        topology.models.keys().collect::<Vec<_>>(),
+        ["large", "mid", "small", "small-co-llm"]
+    );
     assert_eq!(topology.models["small"].path, "demo:small");
     let demo = &topology.routes["demo"];
     assert_eq!((demo.entry.as_str(), demo.policy.kind.as_str()), ("small", "r-stitch"));
@@ -225,7 +228,7 @@ fn the_environment_goes_over_the_file_and_flags_over_both() {
     let topology = Topology::load(&sources).unwrap();
     assert_eq!(topology.http.listen.port(), 1);
     assert_eq!(topology.limits.requests, 7);
-    assert_eq!(topology.models.len(), 3, "other sections stay");
+    assert_eq!(topology.models.len(), 4, "other sections stay");
 
     sources.flags.push(Setting {
         flag: "--listen",

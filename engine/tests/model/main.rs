@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test")]
 
 mod bits;
+mod heads;
 mod kit;
 mod parity;
 mod signals;

@@ -16,7 +16,7 @@ pub(super) fn share(topology: &Topology, models: &mut [Model]) -> Result<(), Err
     let mut fixed = 0_u64;
     let mut common: Vec<Footprint> = Vec::new();
     for model in models.iter_mut() {
-        let footprint = model.arch.footprint();
+        let footprint = model.footprint();
         match topology.models[&model.name].kv_positions {
             Some(positions) => {
                 model.pool = PoolSize { block: BLOCK, blocks: positions.div_ceil(BLOCK) };

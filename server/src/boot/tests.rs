@@ -16,14 +16,14 @@ fn fault(text: &str) -> String {
 fn the_built_in_topology_has_a_plan() {
     let plan = Plan::new(Topology::load(&Sources::default()).unwrap()).unwrap();
     let catalog = plan.catalog();
-    assert_eq!(catalog.models, ["large", "mid", "small"]);
+    assert_eq!(catalog.models, ["large", "mid", "small", "small-co-llm"]);
     let names = catalog.names();
     assert!(names.is_sorted() && names.contains(&"demo") && names.contains(&"small"));
     let demo = catalog.find("demo").unwrap();
     assert_eq!((demo.entry, demo.reaches.as_slice()), (ModelIx(2), &[ModelIx(0), ModelIx(2)][..]));
     assert_eq!(demo.context, 32768);
     assert_eq!(catalog.find("mid").unwrap().reaches, [ModelIx(1)]);
-    assert_eq!(plan.by_size(), [ModelIx(2), ModelIx(1), ModelIx(0)]);
+    assert_eq!(plan.by_size(), [2, 3, 1, 0].map(ModelIx));
     assert_eq!(demo.index.index(), names.iter().position(|name| *name == "demo").unwrap());
 
     let spent: u64 = plan.models().iter().map(|model| model.weights.0 + model.pool.0).sum();
@@ -118,4 +118,68 @@ fn models_of_a_route_must_share_a_tokenizer() {
         told.starts_with("t.yaml:2: `routes.r`: the tokenizers of `a` and `b` differ (token 4"),
         "{told}"
     );
+}
+
+#[test]
+fn heads_are_found_once_and_must_fit() {
+    let models = "models: { a: 'demo:small', b: 'demo:large' }\n";
+    let route = |entry: &str, policy: &str| {
+        let to = if entry == "a" { "b" } else { "a" };
+        format!("{models}routes: {{ r: {{ entry: {entry}, policy: {{ to: {to}, {policy} }} }} }}\n")
+    };
+    let card_only = std::env::temp_dir().join(format!("tokenrouter-head-{}", std::process::id()));
+    let weights = card_only.with_extension("safetensors");
+    std::fs::write(&weights, tokenrouter_models::head("r2r").unwrap().weights).unwrap();
+    let lonely = format!("kind: r2r, head: '{}', threshold: 0.5", weights.display());
+    let cases = [
+        (
+            route("b", "kind: r2r, head: 'demo:r2r'"),
+            "t.yaml:2: `routes.r.policy.head`: `demo:r2r` does not fit model `b`: the head reads hidden states of 64 numbers, but the model's have 192",
+        ),
+        (
+            route("a", "kind: r2r, head: 'demo:none'"),
+            "t.yaml:2: `routes.r.policy.head`: there is no demo head `none`; there are demo:r2r, demo:citer",
+        ),
+        (
+            route("a", "kind: citer, head: 'demo:r2r'"),
+            "t.yaml:2: `routes.r.policy.head`: `demo:r2r` is a head of kind r2r",
+        ),
+        (route("a", &lonely), "t.yaml:2: `routes.r.policy.head`: `"),
+        (
+            route("a", "kind: co-llm"),
+            "t.yaml:2: `routes.r.policy.defer`: `a` has no token `<|defer|>` among its 511",
+        ),
+    ];
+    for (text, expected) in cases {
+        let told = fault(&text);
+        assert!(told.starts_with(expected), "{text:?} gave {told:?}");
+    }
+    let told = fault(&route("a", &lonely));
+    std::fs::remove_file(&weights).unwrap();
+    assert!(told.contains(".json` is missing; a head is described by the .json"), "{told}");
+
+    let twice = "routes: { q: { entry: a, policy: { kind: r2r, to: b, head: 'demo:r2r' } },\n\
+                 r: { entry: a, policy: { kind: r2r, to: b, head: 'demo:r2r', threshold: 0.5 } },\n\
+                 s: { entry: a, policy: { kind: citer, to: b, head: 'demo:citer' } } }\n";
+    let heads = plan(&format!("{models}{twice}")).unwrap();
+    let (small, plain) = (&heads.models[0], plan(models).unwrap());
+    assert_eq!((small.heads.len(), small.files.heads.len()), (2, 2));
+    let added = heads.models()[0].weights.0 - plain.models()[0].weights.0;
+    assert_eq!(added, small.heads.iter().map(|head| head.facts.bytes).sum::<u64>());
+    assert!(added > 100_000, "{added}");
+}
+
+#[test]
+fn a_model_that_defers_speaks_the_language_of_its_family() {
+    let text = "models: { a: 'demo:small-co-llm', b: 'demo:large' }\n\
+                routes: { r: { entry: a, policy: { kind: co-llm, to: b } } }\n";
+    let plan = plan(text).unwrap();
+    let [small, large] = [&plan.models[0], &plan.models[1]];
+    assert_eq!((small.arch.vocabulary, large.arch.vocabulary), (512, 511));
+    assert_eq!((small.files.defer, large.files.defer), (Some(511), None));
+    let tokenizer = &small.language.tokenizer;
+    assert_eq!((tokenizer.vocabulary().len(), tokenizer.token("<|defer|>")), (511, Some(511)));
+    let tokens = tokenizer.encode("so <|defer|> to", false).unwrap();
+    assert!(tokens.iter().all(|token| *token < 511), "{tokens:?}");
+    assert!(!tokenizer.names_special("<|defer|>"));
 }
