@@ -1,7 +1,8 @@
 //! The strongest test of handoff there is: two copies of the same weights take turns, and the reply must be exactly that
 //! of one of them alone. Whatever is lost, doubled, fed twice or drawn anew on the way would show.
 //!
-//! A policy that comes later is one more line in [`POLICIES`]. Each has its own route over the same two models.
+//! A policy that comes later is one more line in [`POLICIES`], or in the list of the model that it was trained for. Each has
+//! its own route over the same two models.
 
 use tokenrouter_policies::{ModelIx, Token};
 use tokenrouter_protocol::Sampling;
@@ -13,8 +14,11 @@ const RIGHT: ModelIx = ModelIx(1);
 /// A coin for each token, the policy with the most handoffs.
 const COIN: &str = "{ kind: random, to: right, probability: 0.5 }";
 
-/// The policies, and the share of tokens that the right copy must write: from, to.
-const POLICIES: [(&str, f64, f64); 14] = [
+/// Policies, and the share of tokens that the right copy must write: from, to.
+type Policies = &'static [(&'static str, f64, f64)];
+
+/// Those that every model can have.
+const POLICIES: Policies = &[
     (COIN, 0.3, 0.7),
     ("{ kind: fixed-period, to: right, period: 3 }", 0.3, 0.4),
     ("{ kind: r-stitch, to: right, threshold: 0.001 }", 0.02, 0.7),
@@ -32,6 +36,21 @@ const POLICIES: [(&str, f64, f64); 14] = [
     ("{ kind: expression, to_right: 'margin < 4', back: 'margin > 8 || draw < 0.2' }", 0.01, 0.9),
 ];
 
+/// Those with heads that were trained for the small model.
+const WITH_HEADS: Policies = &[
+    ("{ kind: r2r, to: right, head: 'demo:r2r' }", 0.01, 0.9),
+    ("{ kind: r2r, to: right, strategy: neural_rolling, head: 'demo:r2r' }", 0.01, 0.9),
+    ("{ kind: citer, to: right, head: 'demo:citer' }", 0.01, 0.9),
+    ("{ kind: expression, to_right: 'head > 0.3 || margin < 1', head: 'demo:r2r' }", 0.01, 0.9),
+];
+
+/// Those with a model that says itself when it should defer.
+const DEFERRING: Policies = &[
+    ("{ kind: co-llm, to: right }", 0.01, 0.9),
+    ("{ kind: co-llm, to: right, threshold: 0.4 }", 0.005, 0.9),
+    (COIN, 0.3, 0.7),
+];
+
 /// Results of calculations are asked for, as if the signs before and after them were tags; clients do not see those.
 const ASKING: &str = "{ kind: split-reason, to: right, open: '=', close: \"\\n\" }";
 
@@ -42,11 +61,11 @@ const SEEDED: Manner = Manner {
 };
 
 /// Two copies of a model, and a route `both-N` for each policy.
-fn topology<'a>(policies: impl Iterator<Item = &'a str>, more: &str) -> String {
+fn topology<'a>(model: &str, policies: impl Iterator<Item = &'a str>, more: &str) -> String {
     let route = |(at, policy)| format!("  both-{at}: {{ entry: left, policy: {policy} }}\n");
     let routes: String = policies.enumerate().map(route).collect();
     format!(
-        "models: {{ left: {{ path: 'demo:large'{more} }}, right: {{ path: 'demo:large'{more} }} }}\n\
+        "models: {{ left: {{ path: 'demo:{model}'{more} }}, right: {{ path: 'demo:{model}'{more} }} }}\n\
          routes:\n{routes}"
     )
 }
@@ -65,13 +84,13 @@ fn expected<'a>(alone: &'a [Reply], policy: &str) -> Vec<(&'a [u32], String)> {
     expected
 }
 
-async fn compare(through_wire: bool, prompts: usize) {
-    let topology = topology(POLICIES.iter().map(|(policy, ..)| *policy), "");
+async fn compare(model: &str, policies: Policies, through_wire: bool, prompts: usize) {
+    let topology = topology(model, policies.iter().map(|(policy, ..)| *policy), "");
     let kit = Kit::start(&topology, |spec| spec.through_wire = through_wire).await;
-    let mut shares = [[0.0, 0.0]; POLICIES.len()];
+    let mut shares = vec![[0.0, 0.0]; policies.len()];
     for manner in [GREEDY, SEEDED] {
         let alone = kit.ask("left", prompts, manner).await;
-        for (at, (policy, ..)) in POLICIES.iter().enumerate() {
+        for (at, (policy, ..)) in policies.iter().enumerate() {
             let both = kit.ask(&format!("both-{at}"), prompts, manner).await;
             assert_eq!(texts(&both), expected(&alone, policy), "{policy}");
             for (reply, alone) in both.iter().zip(&alone) {
@@ -85,9 +104,9 @@ async fn compare(through_wire: bool, prompts: usize) {
             }
         }
     }
-    for ((policy, from, to), [left, right]) in POLICIES.into_iter().zip(shares) {
+    for ((policy, from, to), [left, right]) in policies.iter().zip(shares) {
         let share = right / (left + right);
-        assert!((from..=to).contains(&share), "{policy}: the right copy wrote {share}");
+        assert!((*from..=*to).contains(&share), "{policy}: the right copy wrote {share}");
     }
     kit.at_rest().await;
     kit.stop().await;
@@ -95,18 +114,24 @@ async fn compare(through_wire: bool, prompts: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_copies_write_what_one_alone_writes() {
-    compare(false, 24).await;
+    compare("large", POLICIES, false, 24).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_copies_write_what_one_alone_writes_through_the_wire() {
-    compare(true, 8).await;
+    compare("large", POLICIES, true, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_copies_with_heads_write_what_one_alone_writes() {
+    compare("small", WITH_HEADS, false, 24).await;
+    compare("small-co-llm", DEFERRING, true, 24).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_pools_change_nothing() {
     // A reply is up to about 130 positions long: room for one and a half at each model.
-    let topology = |more| topology([COIN].into_iter(), more);
+    let topology = |more| topology("large", [COIN].into_iter(), more);
     let roomy = Kit::start(&topology(""), |_| ()).await;
     let tight = Kit::start(&topology(", kv_positions: 208"), |_| ()).await;
     for manner in [GREEDY, SEEDED] {
