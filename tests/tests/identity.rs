@@ -4,6 +4,8 @@
 //! A policy that comes later is one more line in [`POLICIES`], or in the list of the model that it was trained for. Each has
 //! its own route over the same two models.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test")]
+
 use tokenrouter_policies::{ModelIx, Token};
 use tokenrouter_protocol::Sampling;
 use tokenrouter_tests::kit::{Kit, Manner, Reply};
