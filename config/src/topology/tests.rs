@@ -156,6 +156,10 @@ const FAULTS: &[(&str, &str)] = &[
         "`admin.api_key`: a key is made of visible ASCII characters",
     ),
     (
+        "models: { a: x }\nadmin: { api_key: 12345 }\n",
+        "`admin.api_key`: expected a text; put it in quotes",
+    ),
+    (
         "models: { a: x }\nhttp: { api_keys: [good, 'no good'] }\n",
         "`http.api_keys.1`: a key is made of visible ASCII characters",
     ),

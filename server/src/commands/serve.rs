@@ -68,9 +68,9 @@ fn greeting(server: &Server) -> String {
     let url = format!("http://{}", server.address());
     let catalog = server.app().catalog();
     let names = catalog.names();
-    // A route of several models is more interesting to try than a single one.
+    // The one that shows most where there is one, else a route of several models rather than a single one.
     let best =
-        catalog.routes.iter().max_by_key(|route| (route.reaches.len(), route.name == "demo"));
+        catalog.routes.iter().max_by_key(|route| (route.name == "demo", route.reaches.len()));
     let best = best.map_or("", |route| route.name.as_str());
     format!(
         "TokenRouter listens on {url}; routes: {}\n\
