@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_as_good_and_a_missing_file_is_told() {
-        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        let models = Path::new("../models");
         let folder = |name: &str| Assets::find(models.join(name).to_str().unwrap());
         let assets = folder("small").unwrap();
         assert_eq!(assets.config, Assets::find("demo:small").unwrap().config);

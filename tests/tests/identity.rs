@@ -189,8 +189,7 @@ fn reference() -> (Vec<Token>, Vec<Vec<Vec<f64>>>) {
     let mut text = Vec::new();
     let mut rows = vec![Vec::new(); 3];
     for (model, _) in MIXTURE {
-        let path =
-            format!("{}/../models/{model}/reference.safetensors", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("../models/{model}/reference.safetensors");
         let file = std::fs::read(path).unwrap();
         let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
         let ids = tensors.tensor("ids.0").unwrap();

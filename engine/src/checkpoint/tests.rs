@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heads").join(name)
+    Path::new("tests/heads").join(name)
 }
 
 fn fault(bytes: &[u8]) -> String {

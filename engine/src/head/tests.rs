@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::Converted;
 use candle_core::{DType, Device};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Every network, with the largest difference that is allowed.
 const GOLDEN: [&str; 8] = [
@@ -19,7 +19,7 @@ const GOLDEN: [&str; 8] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heads")
+    PathBuf::from("tests/heads")
 }
 
 /// The model that the golden heads were made for.

@@ -10,7 +10,7 @@ use tokenrouter_policies::{HeadIx, SignalSet};
 use tokenrouter_protocol::{CacheOp, Row, Sampled, SequenceId};
 
 fn head(name: &str) -> HeadFiles {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/heads");
+    let folder = Path::new("../models/heads");
     HeadFiles {
         card: std::fs::read(folder.join(format!("{name}.json"))).unwrap().into(),
         weights: Weights::Files(vec![folder.join(format!("{name}.safetensors"))]),

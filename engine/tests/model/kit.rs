@@ -59,5 +59,5 @@ pub(crate) fn lines(decoder: &mut Decoder, rows: &[Row]) -> Vec<Line> {
 pub(crate) type Line = [Vec<f32>; 2];
 
 fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../models").join(name)
+    PathBuf::from("../models").join(name)
 }
