@@ -4,6 +4,7 @@
 //! Deaths are paced by tokens and by handoffs, never by a clock, so that a slow machine sees as many as a quick one.
 
 use crate::kit::{self, Manner, at_rest, questions};
+use crate::sse::Chunks;
 use futures::{StreamExt, stream};
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -202,25 +203,13 @@ impl Chaos {
         let url = format!("http://{}/v1/chat/completions", self.server.address());
         let response = self.http.post(url).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200);
-        let mut bytes = Box::pin(response.bytes_stream());
-        let (mut answer, mut line) = (Answer::empty(), Vec::new());
+        let (mut chunks, mut answer) = (Chunks::of(response), Answer::empty());
         let mut writing = None;
-        while let Some(piece) = bytes.next().await {
-            for byte in piece.unwrap() {
-                if byte != b'\n' {
-                    line.push(byte);
-                    continue;
-                }
-                let text = String::from_utf8(std::mem::take(&mut line)).unwrap();
-                let Some(data) = text.strip_prefix("data: ") else { continue };
-                if data == "[DONE]" {
-                    return answer;
-                }
-                writing.get_or_insert_with(|| self.hail.writing());
-                self.hail.tokens(answer.read(&serde_json::from_str(data).unwrap()));
-            }
+        while let Some(chunk) = chunks.next().await {
+            writing.get_or_insert_with(|| self.hail.writing());
+            self.hail.tokens(answer.read(&chunk));
         }
-        panic!("a stream broke off: {answer:?}")
+        answer
     }
 }
 

@@ -5,4 +5,5 @@
 
 pub mod chaos;
 pub mod kit;
+pub mod sse;
 pub mod world;

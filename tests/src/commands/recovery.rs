@@ -1,14 +1,14 @@
 //! `recovery`: how long a killed DecodeLoop keeps its requests waiting, against what a restart of the process costs.
 
 use clap::Args;
-use futures::StreamExt;
 use futures::future::{join_all, try_join_all};
-use reqwest::{Client, Response};
-use serde_json::{Value, json};
+use reqwest::Client;
+use serde_json::json;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use tokenrouter_tests::sse::Chunks;
 
 /// Kill the DecodeLoop of `large`, then the whole process, with requests in flight, and time the way back.
 #[derive(Args, Debug)]
@@ -38,11 +38,6 @@ struct Back {
 struct Process {
     child: Child,
     url: String,
-}
-
-/// A reply that is being streamed.
-struct Stream {
-    bytes: std::pin::Pin<Box<dyn futures::Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
 }
 
 type Fault = Box<dyn std::error::Error>;
@@ -99,12 +94,12 @@ async fn after_a_kill(requests: usize, tokens: usize) -> Result<(Duration, Back)
     let begun = Instant::now();
     let open = (0..requests).map(|seed| stream(&http, &process.url, &prompt, seed));
     let mut streams = try_join_all(open).await?;
-    join_all(streams.iter_mut().map(|stream| stream.tokens(tokens - prompt.len()))).await;
+    join_all(streams.iter_mut().map(|stream| read(stream, tokens - prompt.len()))).await;
     let written = begun.elapsed();
     let dead = Instant::now();
     let kill = http.post(format!("{}/admin/kill", process.url));
     kill.json(&json!({ "actor": "large/decode" })).send().await?.error_for_status()?;
-    let next = join_all(streams.iter_mut().map(|stream| stream.after_the_gap(dead)));
+    let next = join_all(streams.iter_mut().map(|stream| after_the_gap(stream, dead)));
     Ok((written, Back::of(&next.await)))
 }
 
@@ -121,20 +116,20 @@ async fn after_a_restart(requests: usize, tokens: usize) -> Result<Back, Fault> 
         let (http, url, prompt) = (&http, &process.url, &prompt);
         async move {
             let mut stream = stream(http, url, prompt, seed).await?;
-            stream.tokens(1).await;
+            read(&mut stream, 1).await;
             Ok::<_, Fault>(dead.elapsed())
         }
     });
     Ok(Back::of(&try_join_all(next).await?))
 }
 
-async fn stream(http: &Client, url: &str, prompt: &[u32], seed: usize) -> Result<Stream, Fault> {
+async fn stream(http: &Client, url: &str, prompt: &[u32], seed: usize) -> Result<Chunks, Fault> {
     let body = json!({
         "model": "large", "prompt": prompt, "max_tokens": 4000, "ignore_eos": true, "stream": true,
         "seed": seed, "temperature": 0.8,
     });
     let response = http.post(format!("{url}/v1/completions")).json(&body).send().await?;
-    Ok(Stream::of(response.error_for_status()?))
+    Ok(Chunks::of(response.error_for_status()?))
 }
 
 impl Back {
@@ -144,38 +139,27 @@ impl Back {
     }
 }
 
-impl Stream {
-    fn of(response: Response) -> Self {
-        let bytes = response.bytes_stream().map(|piece| piece.map(|bytes| bytes.to_vec()));
-        Self { bytes: Box::pin(bytes) }
-    }
-
-    /// From `dead` to the end of the longest silence in what comes next: tokens of the old life may still be on their way,
-    /// and those of the new one come closely.
-    async fn after_the_gap(&mut self, dead: Instant) -> Duration {
-        let (mut last, mut longest, mut end) = (dead, Duration::ZERO, Duration::ZERO);
-        for _ in 0..TOKENS_AFTER {
-            self.tokens(1).await;
-            let now = Instant::now();
-            if now - last > longest {
-                (longest, end) = (now - last, now - dead);
-            }
-            last = now;
+/// From `dead` to the end of the longest silence in what comes next: tokens of the old life may still be on their way, and
+/// those of the new one come closely.
+async fn after_the_gap(stream: &mut Chunks, dead: Instant) -> Duration {
+    let (mut last, mut longest, mut end) = (dead, Duration::ZERO, Duration::ZERO);
+    for _ in 0..TOKENS_AFTER {
+        read(stream, 1).await;
+        let now = Instant::now();
+        if now - last > longest {
+            (longest, end) = (now - last, now - dead);
         }
-        end
+        last = now;
     }
+    end
+}
 
-    /// Reads until at least `count` more tokens have come.
-    async fn tokens(&mut self, count: usize) {
-        let mut tokens = 0;
-        while tokens < count {
-            let Some(Ok(piece)) = self.bytes.next().await else { return };
-            let text = String::from_utf8_lossy(&piece);
-            let chunks = text.lines().filter_map(|line| line.strip_prefix("data: "));
-            let chunks = chunks.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-            let count = |chunk: Value| chunk["token_routing"]["tokens"].as_u64().unwrap_or(0);
-            tokens += chunks.map(count).sum::<u64>() as usize;
-        }
+/// Reads until at least `count` more tokens have come, or the reply ends.
+async fn read(stream: &mut Chunks, count: usize) {
+    let mut tokens = 0;
+    while tokens < count {
+        let Some(chunk) = stream.next().await else { return };
+        tokens += chunk["token_routing"]["tokens"].as_u64().unwrap_or(0) as usize;
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokenrouter_config::{Sources, Topology};
 use tokenrouter_server::Server;
+use tokenrouter_tests::kit::at_rest;
 
 /// Longer than anything here takes, so that a hang is a failure and not a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,23 +59,9 @@ impl Host {
 
     /// Waits until no model holds anything of any request.
     pub(crate) async fn at_rest(&self) {
-        let gateway = self.server.app().gateway();
-        let rest = async {
-            loop {
-                let views = gateway.observe().await;
-                let idle = views.iter().all(|view| {
-                    view.client.is_some_and(|client| client.live == 0 && client.closing == 0)
-                        && view
-                            .decode
-                            .is_some_and(|decode| decode.held == 0 && decode.blocks_used == 0)
-                });
-                if idle && gateway.live() == 0 && self.server.app().flights().count() == 0 {
-                    return;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, rest).await.expect("something is still held");
+        at_rest(self.server.app().gateway()).await;
+        let landed = self.server.app().flights().landed();
+        tokio::time::timeout(PATIENCE, landed).await.expect("a request is still being answered");
     }
 
     /// Waits until `count` requests are being generated.
