@@ -1,8 +1,8 @@
 //! Router heads: small networks that give a position a score from what the model computed there anyway.
 //!
 //! A head reads the lm_head's input, the sampled token's embedding and the largest raw logits, or some of these. All rows
-//! of a step that ask for one head go through it together, after sampling, on our linear kernel, so a row's score is the
-//! same bits whatever else is in the step. A head never sees a request, a policy or a threshold; what a score means is
+//! of a step that ask for one head go through its layers together, after sampling, on our linear kernel, so a row's score
+//! is the same bits whatever else is in the step. Only an lm_head of its own, which one network has, is passed row by row. A head never sees a request, a policy or a threshold; what a score means is
 //! for the policy to say.
 
 use crate::arch::Arch;

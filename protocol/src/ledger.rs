@@ -364,7 +364,8 @@ impl Reply {
         if hidden.is_empty() {
             return self.show(bytes);
         }
-        let mut shown = Vec::new();
+        // As long as most tokens are, so that showing one allocates nothing.
+        let mut shown = SmallVec::<[u8; 32]>::new();
         for &byte in bytes {
             hidden.advance(&mut self.held, byte, &mut shown);
         }

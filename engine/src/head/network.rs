@@ -81,7 +81,10 @@ impl Block {
         let mut inner = self.up.rows(&normed);
         inner.iter_mut().for_each(|x| *x = gelu(*x));
         let mut out = self.down.rows(&inner);
-        let kept = self.change.as_ref().map_or(x.clone(), |change| change.rows(&x));
+        let kept = match &self.change {
+            Some(change) => change.rows(&x),
+            None => x,
+        };
         out.iter_mut().zip(&kept).for_each(|(out, kept)| *out += kept);
         out
     }

@@ -16,6 +16,7 @@ use crate::unit::ModelIx;
 use evidence::Evidence;
 use serde::Deserialize;
 use smallvec::SmallVec;
+use std::cell::LazyCell;
 use std::sync::Arc;
 use tokenrouter_config::{Error, PolicySection};
 
@@ -139,9 +140,9 @@ impl Strategy {
             Self::Neural { threshold, .. } => step.head() >= threshold,
             Self::Entropy { threshold } => step.entropy() >= threshold,
             Self::Immediate { aleatoric, epistemic, entropy } => {
-                let evidence = || Evidence::of(step.top_logits());
-                aleatoric.is_none_or(|bound| evidence().aleatoric >= bound)
-                    && epistemic.is_none_or(|bound| evidence().epistemic >= bound)
+                let evidence = LazyCell::new(|| Evidence::of(step.top_logits()));
+                aleatoric.is_none_or(|bound| evidence.aleatoric >= bound)
+                    && epistemic.is_none_or(|bound| evidence.epistemic >= bound)
                     && entropy.is_none_or(|bound| step.entropy() >= bound)
             }
             Self::Random { probability } => step.draw() < probability,

@@ -38,13 +38,13 @@ impl HiddenSet {
     }
 
     /// Takes one byte behind those in `held` and gives those that are certainly no hidden text to `shown`.
-    pub fn advance(&self, held: &mut Vec<u8>, byte: u8, shown: &mut Vec<u8>) {
+    pub fn advance(&self, held: &mut Vec<u8>, byte: u8, shown: &mut impl Extend<u8>) {
         held.push(byte);
         while !held.is_empty() {
             match self.look(held) {
                 Match::Open => return,
                 Match::Whole(length) => drop(held.drain(..length)),
-                Match::No => shown.push(held.remove(0)),
+                Match::No => shown.extend([held.remove(0)]),
             }
         }
     }
