@@ -4,6 +4,7 @@
 //! socket, and this crate has no clock, no unseeded randomness and no await. The runtime around it guarantees what no
 //! policy should have to think about: minimal suffixes, fencing, and EOS, stop and length on committed tokens only.
 
+pub mod batching;
 pub mod draw;
 pub mod head;
 pub mod registry;
@@ -17,6 +18,7 @@ pub mod state;
 mod testing;
 pub mod unit;
 
+pub use batching::{Thresholds, Unusable};
 pub use draw::{Draws, Purpose};
 pub use head::{Head, HeadIx, HeadKind};
 pub use registry::build;
