@@ -64,6 +64,7 @@ impl Machines {
             routes: Arc::clone(&routes),
             pool: PoolSize { block: 16, blocks: 1 << 20 },
             batch: BatchLimits::default(),
+            paced: false,
             grace: Duration::from_secs(10),
         };
         Self {

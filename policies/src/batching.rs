@@ -75,6 +75,11 @@ impl Thresholds {
         self.steps.iter().all(|(_, threshold)| *threshold == 1)
     }
 
+    /// The highest threshold there is.
+    pub fn highest(&self) -> u32 {
+        self.steps.iter().map(|(_, threshold)| *threshold).max().unwrap_or(1)
+    }
+
     /// The entries: from how many live requests on, and the threshold from there.
     pub fn steps(&self) -> &[(u32, u32)] {
         &self.steps
@@ -121,7 +126,10 @@ impl fmt::Display for Thresholds {
 /// [`Unusable::Deadlock`] with the first number of live requests where they can.
 pub fn check(models: &[&Thresholds], live_max: u32) -> Result<(), Unusable> {
     let mut highest = vec![1; models.len()];
-    for live in 1..=live_max {
+    let all = models.iter().map(|thresholds| thresholds.highest() - 1);
+    // From there on every threshold together asks for fewer than there are.
+    let enough = all.fold(0u32, u32::saturating_add);
+    for live in 1..=live_max.min(enough) {
         for (highest, thresholds) in highest.iter_mut().zip(models) {
             *highest = thresholds.at(live).max(*highest);
         }

@@ -1,24 +1,50 @@
-//! The batcher: which of the requests that want a token go into the next forward pass, and how much of each.
+//! The batcher: when a forward pass is launched, which of the requests that want a token go into it, and how much of each.
 //!
-//! It sees numbers only: how many tokens each has waiting. It reserves no memory; [`crate::host`] does, and may cut a
-//! share further.
+//! It sees numbers only: how many tokens each has waiting, and since when. It reserves no memory; [`crate::host`] does,
+//! and may cut a share further.
 
-use tokenrouter_policies::Position;
+use std::time::Duration;
+use tokenrouter_policies::{Position, Thresholds};
 
-/// The bounds of a forward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When a forward pass is launched, and its bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Most tokens fed in one pass. Longer prompts are split, so that they do not hold up decoding for long.
     pub tokens_max: u32,
     /// Most rows in one pass.
     pub rows_max: u32,
-    /// Ready rows at which a pass is launched.
-    pub threshold: u32,
+    /// Ready requests at which a pass is launched (delayed batching).
+    pub thresholds: Thresholds,
+    /// How long a request waits for others at most; without a bound as long as the thresholds say.
+    pub max_wait: Option<Duration>,
+}
+
+/// Who wants a row of the next pass, as far as its launch is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// How many requests.
+    pub ready: u32,
+    /// The most tokens that one of them has waiting.
+    pub longest: Position,
+    /// Since when the first of them waits.
+    pub since: Duration,
 }
 
 impl Default for BatchLimits {
     fn default() -> Self {
-        Self { tokens_max: 512, rows_max: 256, threshold: 1 }
+        Self { tokens_max: 512, rows_max: 64, thresholds: Thresholds::default(), max_wait: None }
+    }
+}
+
+impl BatchLimits {
+    /// From when on a pass may be launched while `live` requests can reach the model; `None` where more must become ready
+    /// first. A row longer than decoding ones is not kept waiting: its pass takes its time whoever else is in it, so
+    /// there is nothing to gain, and a prompt that is fed in parts would wait for each.
+    pub fn due(&self, demand: &Demand, live: u32) -> Option<Duration> {
+        if demand.ready >= self.thresholds.at(live) || demand.longest > SHORT {
+            return Some(Duration::ZERO);
+        }
+        self.max_wait.map(|wait| demand.since + wait)
     }
 }
 
@@ -27,13 +53,10 @@ const SHORT: Position = 16;
 
 /// Writes the share of each ready row, in the order given: how many of its waiting tokens to feed, 0 for not this time.
 ///
-/// `waiting` has the oldest first, each at least 1. Empty where fewer rows are ready than `threshold` asks for. Short
-/// rows come first; longer ones share what is left, the oldest first, and the oldest of them always gets something.
+/// `waiting` has the oldest first, each at least 1. Short rows come first; longer ones share what is left, the oldest
+/// first, and the oldest of them always gets something.
 pub fn shares(waiting: &[Position], limits: &BatchLimits, shares: &mut Vec<Position>) {
     shares.clear();
-    if waiting.is_empty() || (waiting.len() as u32) < limits.threshold {
-        return;
-    }
     shares.resize(waiting.len(), 0);
     let mut rows = limits.rows_max.max(1);
     let mut left = limits.tokens_max.max(1);
@@ -70,7 +93,7 @@ mod tests {
     }
 
     fn limits(tokens_max: u32, rows_max: u32) -> BatchLimits {
-        BatchLimits { tokens_max, rows_max, threshold: 1 }
+        BatchLimits { tokens_max, rows_max, ..BatchLimits::default() }
     }
 
     #[test]
@@ -91,10 +114,21 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_the_threshold() {
-        let limits = BatchLimits { threshold: 3, ..limits(32, 8) };
-        check(&[1, 1], limits, &[]);
-        check(&[1, 1, 1], limits, &[1, 1, 1]);
+    fn waits_for_the_threshold_but_not_for_ever_and_not_with_a_prompt() {
+        let wait = Duration::from_millis(50);
+        let limits = BatchLimits {
+            thresholds: Thresholds::fixed(3),
+            max_wait: Some(wait),
+            ..BatchLimits::default()
+        };
+        let since = Duration::from_secs(7);
+        let due = |ready, longest, live| limits.due(&Demand { ready, longest, since }, live);
+        assert_eq!(due(3, 1, 8), Some(Duration::ZERO));
+        assert_eq!(due(2, 1, 8), Some(since + wait));
+        assert_eq!(due(2, 1, 2), Some(Duration::ZERO), "never for more than there are");
+        assert_eq!(due(1, 17, 8), Some(Duration::ZERO));
+        let patient = BatchLimits { max_wait: None, ..limits.clone() };
+        assert_eq!(patient.due(&Demand { ready: 2, longest: 1, since }, 8), None);
     }
 
     #[test]

@@ -117,6 +117,8 @@ pub struct Home {
     lives: Vec<Life>,
     /// Live requests that can reach each model.
     live: Vec<u32>,
+    /// Messages said.
+    said: u64,
     /// Words of the input being handled, by model.
     outgoing: Vec<(ModelIx, SmallVec<[HomeWord; 1]>)>,
     counters: Counters,
@@ -148,6 +150,7 @@ impl Home {
             closing: BTreeMap::new(),
             lives: vec![Life::default(); models],
             live: vec![0; models],
+            said: 0,
             outgoing: Vec::new(),
             counters: Counters::default(),
         }
@@ -435,8 +438,9 @@ impl Home {
     fn flush(&mut self, out: &mut Vec<Effect>) {
         for (to, words) in self.outgoing.drain(..) {
             let (home, life) = (self.config.home, self.config.life);
-            let says = HomeSays { home, life, live: self.live[to.index()], words };
-            out.push(Effect::Say { to, says });
+            self.said += 1;
+            let (number, live) = (self.said, self.live[to.index()]);
+            out.push(Effect::Say { to, says: HomeSays { home, life, number, live, words } });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! under a running step. A row whose fence is no longer current when its step is done is dropped. Nothing is committed
 //! here, and nothing is finished: only home does that.
 
-use crate::batcher::{self, BatchLimits};
+use crate::batcher::BatchLimits;
 use crate::home::Time;
 use crate::id::{Fence, HomeId, Life, RequestId};
 use crate::message::{HomeSays, HomeWord, ModelSays, ModelWord, PeerReq};
@@ -18,7 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_policies::{ModelIx, Position};
 
+mod launch;
 mod pool;
+
+use launch::Ready;
 
 /// What a host is told once.
 #[derive(Clone, Debug)]
@@ -31,9 +34,12 @@ pub struct HostConfig {
     pub routes: Arc<[Route]>,
     /// The engine's KV pool.
     pub pool: PoolSize,
-    /// Bounds of a forward pass.
+    /// When a forward pass is launched, and its bounds.
     pub batch: BatchLimits,
-    /// How long a request may not move before its home is reminded of it.
+    /// Whether passes are launched only when [`Host::permit`] says so.
+    pub paced: bool,
+    /// How long a request may not move before its home is reminded of it, and how long the count of live requests of a
+    /// home that says nothing is believed.
     pub grace: Duration,
 }
 
@@ -78,8 +84,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Host {
     config: HostConfig,
-    /// The highest life heard of each home, and how many live requests of it can reach this model.
-    homes: BTreeMap<HomeId, (Life, u32)>,
+    homes: BTreeMap<HomeId, Heard>,
     residents: BTreeMap<RequestId, Residency>,
     blocks_used: u32,
     sequences: u64,
@@ -91,17 +96,25 @@ pub struct Host {
     flight: Vec<Flight>,
     /// Who wants a row; kept for its memory alone.
     ready: Ready,
+    /// When somebody will have waited long enough for others.
+    wake: Option<Time>,
+    /// Permissions to launch heard of, and whether the last is still unused.
+    permits: (u64, bool),
     /// Words of the input being handled, by home.
     outgoing: Vec<(HomeId, SmallVec<[ModelWord; 1]>)>,
     counters: Counters,
 }
 
-/// The requests that want a row, the oldest first, and what the batcher gives each.
-#[derive(Debug, Default)]
-struct Ready {
-    rids: Vec<RequestId>,
-    unseen: Vec<Position>,
-    shares: Vec<Position>,
+/// What was heard of a home.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// Its highest life.
+    life: Life,
+    /// The number of the latest message of that life, and when it came.
+    number: u64,
+    at: Time,
+    /// How many live requests of it can reach this model, as that message says.
+    live: u32,
 }
 
 /// A row at the engine, as it was when it left.
@@ -125,6 +138,8 @@ impl Host {
             busy: false,
             flight: Vec::new(),
             ready: Ready::default(),
+            wake: None,
+            permits: (0, false),
             outgoing: Vec::new(),
             counters: Counters::default(),
         }
@@ -138,10 +153,7 @@ impl Host {
 
     /// Takes what a home says.
     pub fn hear(&mut self, now: Time, says: HomeSays, out: &mut Vec<Effect>) {
-        let heard = self.homes.entry(says.home).or_insert((says.life, 0));
-        if says.life >= heard.0 {
-            *heard = (says.life, says.live);
-        }
+        self.count(now, &says);
         for word in says.words {
             match word {
                 HomeWord::Grant(grant) => self.grant(now, (says.home, says.life), grant),
@@ -149,7 +161,7 @@ impl Host {
                 HomeWord::Probe { rid, fence } => self.probe(says.home, rid, fence),
             }
         }
-        self.launch(out);
+        self.launch(now, out);
         self.flush(out);
     }
 
@@ -161,13 +173,17 @@ impl Host {
             self.routed(now, row, output);
         }
         self.flight = flight;
-        self.launch(out);
+        self.launch(now, out);
         self.flush(out);
     }
 
-    /// Time has passed: homes are reminded of requests that have not moved for long.
+    /// Time has passed: homes are reminded of requests that have not moved for long, and one that was silent for long
+    /// counts no more. To be called at [`Self::wake`] as well.
     pub fn tick(&mut self, now: Time, out: &mut Vec<Effect>) {
         let grace = self.config.grace;
+        for home in self.homes.values_mut().filter(|home| now >= home.at + grace) {
+            home.live = 0;
+        }
         let still = self.residents.iter_mut().filter(|(_, r)| now >= r.moved.max(r.named) + grace);
         let mut words = Vec::new();
         for (rid, resident) in still {
@@ -178,6 +194,7 @@ impl Host {
         for (rid, word) in words {
             self.say(rid.home, word);
         }
+        self.launch(now, out);
         self.flush(out);
     }
 
@@ -193,7 +210,7 @@ impl Host {
 
     /// Live requests of all homes whose route can reach this model.
     pub fn live(&self) -> u32 {
-        self.homes.values().map(|(_, live)| live).sum()
+        self.homes.values().map(|home| home.live).sum()
     }
 
     /// Whether a job is at the engine.
@@ -226,10 +243,18 @@ impl Host {
         }
         assert_eq!(used, self.blocks_used, "blocks are counted");
         assert!(used <= self.config.pool.blocks, "more blocks than the pool has");
-        let waiting =
-            self.residents.values().any(|r| r.phase() == Phase::Running && r.unseen() > 0);
-        if self.config.batch.threshold == 1 {
-            assert!(self.busy() || !waiting, "the engine is idle although somebody waits");
+        let enough = self.demand().and_then(|demand| self.config.batch.due(&demand, self.live()));
+        let idle = !self.busy && !self.config.paced && enough == Some(Time::ZERO);
+        assert!(!idle, "the engine is idle although enough are ready");
+    }
+
+    /// Takes the count of live requests of a home, unless a later one was heard.
+    fn count(&mut self, now: Time, says: &HomeSays) {
+        let HomeSays { home, life, number, live, .. } = *says;
+        let heard = Heard { life, number, at: now, live };
+        let held = self.homes.entry(home).or_insert(heard);
+        if (life, number) > (held.life, held.number) {
+            *held = heard;
         }
     }
 
@@ -239,7 +264,7 @@ impl Host {
             return self.say(home, ModelWord::Missing { rid, fence, have: 0 });
         }
         // Fences end with their request; the life of the home outlives it, and keeps a dead home's late grants out.
-        if self.homes.get(&home).is_some_and(|(highest, _)| life < *highest) {
+        if self.homes.get(&home).is_some_and(|heard| life < heard.life) {
             self.counters.stale_grants += 1;
             return;
         }
@@ -325,46 +350,6 @@ impl Host {
         self.say(row.rid.home, ModelWord::Row(report));
     }
 
-    /// Composes the next job if the engine is idle and there is something to do.
-    fn launch(&mut self, out: &mut Vec<Effect>) {
-        if self.busy {
-            return;
-        }
-        let mut ready = std::mem::take(&mut self.ready);
-        ready.gather(&self.residents, &self.config.batch);
-        let mut rows = self.compose(ready.shared());
-        if rows.is_empty()
-            && let Some((rid, unseen)) = ready.oldest()
-        {
-            // Nobody who got a share could use it: a narrow pass was kept for a prompt that waits for blocks. The oldest
-            // request can take whatever it needs, so it alone moves.
-            let share = unseen.min(self.config.batch.tokens_max.max(1));
-            rows = self.compose([(rid, share)].into_iter());
-        }
-        self.ready = ready;
-        if rows.is_empty() && self.ops.is_empty() {
-            return;
-        }
-        self.counters.steps += u64::from(!rows.is_empty());
-        self.counters.rows += rows.len() as u64;
-        self.counters.tokens += rows.iter().map(|r| r.tokens.len() as u64).sum::<u64>();
-        self.busy = true;
-        out.push(Effect::Run(Job { ops: std::mem::take(&mut self.ops), rows }));
-    }
-
-    /// The rows of a pass, as far as blocks can be had; `flight` says who they are of.
-    fn compose(&mut self, shares: impl Iterator<Item = (RequestId, Position)>) -> Vec<Row> {
-        let mut rows = Vec::new();
-        self.flight.clear();
-        for (rid, share) in shares.filter(|(_, share)| *share > 0) {
-            if let Some((row, fence)) = self.row(rid, share) {
-                self.flight.push(Flight { rid, fence, sequence: row.sequence });
-                rows.push(row);
-            }
-        }
-        rows
-    }
-
     /// Feeds up to `share` tokens of a running request, as far as blocks can be had.
     fn row(&mut self, rid: RequestId, share: Position) -> Option<(Row, Fence)> {
         // An older row of this very pass may have taken its cache.
@@ -404,29 +389,6 @@ impl Host {
             let (model, life) = (self.config.model, self.config.life);
             out.push(Effect::Say { to, says: ModelSays { model, life, words } });
         }
-    }
-}
-
-impl Ready {
-    fn gather(&mut self, residents: &BTreeMap<RequestId, Residency>, limits: &BatchLimits) {
-        self.rids.clear();
-        self.unseen.clear();
-        let running = residents.iter().filter(|(_, r)| r.phase() == Phase::Running);
-        for (rid, resident) in running.filter(|(_, r)| r.unseen() > 0) {
-            self.rids.push(*rid);
-            self.unseen.push(resident.unseen());
-        }
-        batcher::shares(&self.unseen, limits, &mut self.shares);
-    }
-
-    fn shared(&self) -> impl Iterator<Item = (RequestId, Position)> + '_ {
-        self.rids.iter().copied().zip(self.shares.iter().copied())
-    }
-
-    /// The oldest, if there is one and the batcher launches.
-    fn oldest(&self) -> Option<(RequestId, Position)> {
-        let oldest = self.rids.first().zip(self.unseen.first()).filter(|_| !self.shares.is_empty());
-        oldest.map(|(rid, unseen)| (*rid, *unseen))
     }
 }
 

@@ -9,6 +9,7 @@ pub mod host;
 pub mod id;
 pub mod ledger;
 pub mod message;
+pub mod pacer;
 pub mod request;
 pub mod residency;
 pub mod route;
@@ -26,6 +27,7 @@ pub use ledger::{Ledger, Standing};
 pub use message::{
     Admission, HomeSays, HomeWord, ModelSays, ModelWord, Parcel, PeerReq, ReportRow, RowOutcome,
 };
+pub use pacer::{Pacer, Rhythm, Standing as Pace};
 pub use request::{Failure, Finish, Outcome, Progress, Request, RouteIx, Share};
 pub use residency::Residency;
 pub use route::Route;

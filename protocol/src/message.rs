@@ -17,6 +17,8 @@ pub struct HomeSays {
     pub home: HomeId,
     /// Its life.
     pub life: Life,
+    /// How many messages this life has said so far, this one included: of two counts the later one holds.
+    pub number: u64,
     /// How many live requests of this home can reach the model: absolute, so that a lost message loses no count.
     pub live: u32,
     /// What it says, in order.

@@ -41,7 +41,7 @@ use random::Random;
 use script::Script;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use tokenrouter_policies::ModelIx;
+use tokenrouter_policies::{ModelIx, Thresholds};
 use tokenrouter_protocol::residency::Phase;
 use tokenrouter_protocol::{
     Fence, Home, HomeConfig, HomeId, Host, HostConfig, Job, Life, RequestId, SequenceId, home, host,
@@ -68,6 +68,10 @@ enum Event {
     TickHome(usize),
     /// Time passes at a model.
     TickHost(usize),
+    /// Somebody at a model has waited long enough for others.
+    Wake(usize),
+    /// A model is told of other thresholds.
+    Tune(usize, Thresholds),
     /// Somebody dies.
     Die(Death),
     /// This life of a model is there, and says so.
@@ -99,6 +103,8 @@ struct HostSide {
     life: Life,
     /// Until when nobody is there.
     down: Micros,
+    /// When it asked to be woken.
+    wake: Option<Micros>,
     /// The fence each request was last seen under, and whether it ran.
     stood: BTreeMap<RequestId, (Fence, Phase)>,
     /// The sequence each request was last fed under.
@@ -159,6 +165,7 @@ impl HostSide {
             engine,
             life: BIRTH,
             down: 0,
+            wake: None,
             stood: BTreeMap::new(),
             sequences: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -202,6 +209,9 @@ impl World {
         }
         for &death in &self.plan.deaths {
             self.queue.push(death.at, Event::Die(death));
+        }
+        for (at, model, thresholds) in self.plan.tunings.clone() {
+            self.queue.push(at, Event::Tune(model, thresholds));
         }
         self.schedule_ticks();
         (0..self.hosts.len()).for_each(|model| self.greet(model));
@@ -253,6 +263,8 @@ impl World {
                 let next = self.next_tick();
                 self.queue.push(next, Event::TickHost(model));
             }
+            Event::Wake(model) => self.tick_host(model),
+            Event::Tune(model, thresholds) => self.tune(model, thresholds),
             Event::Die(death) => self.die(death),
             Event::Greet(model, life) => {
                 if self.hosts[model].life == life {
@@ -309,6 +321,15 @@ impl World {
         }
     }
 
+    /// A model obeys other thresholds from now on, and so do its later lives.
+    fn tune(&mut self, model: usize, thresholds: Thresholds) {
+        self.plan.batches[model].thresholds = thresholds.clone();
+        // One that is not there yet holds nothing, and begins with them.
+        let (now, mut out) = (self.time(), Vec::new());
+        self.hosts[model].host.set_thresholds(now, thresholds, &mut out);
+        self.host_did(model, out);
+    }
+
     fn stepped(&mut self, model: usize) {
         let Step { outputs, sources } = self.hosts[model].engine.finish();
         let (now, mut out) = (self.time(), Vec::new());
@@ -346,6 +367,12 @@ impl World {
             }
         }
         self.check_host(model, &stopped);
+        let wake = self.hosts[model].host.wake().map(|wake| wake.as_micros() as Micros);
+        if wake != std::mem::replace(&mut self.hosts[model].wake, wake)
+            && let Some(wake) = wake
+        {
+            self.queue.push(wake.max(self.now), Event::Wake(model));
+        }
     }
 
     /// A model's engine starts a job.
@@ -418,7 +445,8 @@ fn host_config(plan: &Plan, model: usize, life: Life) -> HostConfig {
         life,
         routes: plan.routes.clone(),
         pool: plan.pools[model],
-        batch: plan.batch,
+        batch: plan.batches[model].clone(),
+        paced: false,
         grace: Duration::from_micros(plan.grace),
     }
 }

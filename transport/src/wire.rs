@@ -130,7 +130,10 @@ mod tests {
             ModelWord::Reborn,
         ];
         vec![
-            Parcel::ToModel { to: ModelIx(0), says: HomeSays { home, life, live: 3, words } },
+            Parcel::ToModel {
+                to: ModelIx(0),
+                says: HomeSays { home, life, number: 9, live: 3, words },
+            },
             Parcel::ToHome {
                 to: home,
                 says: ModelSays { model: ModelIx(0), life, words: answers },

@@ -8,6 +8,7 @@ use crate::testing::*;
 use tokenrouter_policies::{Draws, JustSampled, PolicyState, Signals, Token, Verdict};
 
 mod blocks;
+mod launch;
 mod steps;
 
 /// How long a request may not move, in milliseconds.
@@ -17,6 +18,8 @@ const GRACE: u64 = 100;
 struct Bench {
     host: Host,
     now: u64,
+    /// Live requests of its home, as that says.
+    live: u32,
 }
 
 /// What the host did with one input.
@@ -64,14 +67,15 @@ impl Bench {
             routes: Arc::from([route(policy)]),
             pool: PoolSize { block: 4, blocks },
             batch,
+            paced: false,
             grace: ms(GRACE),
         });
-        Self { host, now: 0 }
+        Self { host, now: 0, live: 1 }
     }
 
     fn hear(&mut self, home: u32, word: HomeWord) -> Did {
-        let says =
-            HomeSays { home: HOME, life: life(home), live: 1, words: [word].into_iter().collect() };
+        let (number, live, words) = (self.now, self.live, [word].into_iter().collect());
+        let says = HomeSays { home: HOME, life: life(home), number, live, words };
         self.act(|host, now, out| host.hear(now, says, out))
     }
 
@@ -300,20 +304,21 @@ fn a_home_is_reminded_of_what_does_not_move() {
 }
 
 #[test]
-fn live_requests_are_those_of_the_highest_lives() {
+fn live_requests_are_those_of_the_latest_words_of_the_highest_lives() {
     let mut bench = Bench::new(By::staying());
-    let mut say = |life_of_home, live| {
+    let mut say = |life_of_home, number, live| {
         let word = HomeWord::Probe { rid: rid(1), fence: fence(1) };
         let says = HomeSays {
             home: HOME,
             life: life(life_of_home),
+            number,
             live,
             words: [word].into_iter().collect(),
         };
         bench.act(|host, now, out| host.hear(now, says, out));
         bench.host.live()
     };
-    assert_eq!([say(1, 3), say(0, 9), say(2, 5)], [3, 3, 5]);
+    assert_eq!([say(1, 4, 3), say(0, 9, 9), say(1, 3, 8), say(2, 1, 5)], [3, 3, 3, 5]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ const HOME: &str = "protocol/src/home.rs";
 const TURNS: &str = "protocol/src/home/turns.rs";
 const LEDGER: &str = "protocol/src/ledger.rs";
 const HOST: &str = "protocol/src/host.rs";
+const LAUNCH: &str = "protocol/src/host/launch.rs";
 const POOL: &str = "protocol/src/host/pool.rs";
 const RESIDENCY: &str = "protocol/src/residency.rs";
 
@@ -63,8 +64,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "a model takes a late grant of a dead home",
         file: HOST,
-        original: "life < *highest",
-        planted: "!BUG && life < *highest",
+        original: "life < heard.life",
+        planted: "!BUG && life < heard.life",
     },
     Bug {
         name: "anchors of a dead life are kept",
@@ -142,7 +143,7 @@ pub const BUGS: &[Bug] = &[
     },
     Bug {
         name: "blocks are freed under a running step",
-        file: HOST,
+        file: LAUNCH,
         original: "        if self.busy {
 ",
         planted: "        if BUG && self.busy && !self.ops.is_empty() {
@@ -234,6 +235,24 @@ pub const BUGS: &[Bug] = &[
         file: TURNS,
         original: "grants.min(8)",
         planted: "if BUG { 0 } else { grants.min(8) }",
+    },
+    Bug {
+        name: "a silent home counts for ever",
+        file: HOST,
+        original: "now >= home.at + grace",
+        planted: "!BUG && now >= home.at + grace",
+    },
+    Bug {
+        name: "a model waits for one more than are alive",
+        file: "protocol/src/batcher.rs",
+        original: "self.thresholds.at(live)",
+        planted: "self.thresholds.at(live + u32::from(BUG))",
+    },
+    Bug {
+        name: "home does not count down",
+        file: HOME,
+        original: "self.live[model.index()] -= 1;",
+        planted: "self.live[model.index()] -= u32::from(!BUG);",
     },
     Bug {
         name: "token and route share a draw",

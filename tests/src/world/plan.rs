@@ -5,9 +5,10 @@ use crate::world::policies::{Draw, Propose, Stepwise};
 use crate::world::random::Random;
 use crate::world::words;
 use std::sync::Arc;
+use std::time::Duration;
 use tokenrouter_policies::route::baseline::{Always, FixedPeriod, Random as Coin};
 use tokenrouter_policies::route::r_stitch::RStitch;
-use tokenrouter_policies::{Draws, ModelIx, Policy};
+use tokenrouter_policies::{Draws, ModelIx, Policy, Thresholds, batching};
 use tokenrouter_protocol::{BatchLimits, PoolSize, Request, Route, RouteIx, Sampling, Vocabulary};
 
 /// Models in every world.
@@ -18,6 +19,9 @@ pub(crate) const GRANTS_MANY: u32 = 1000;
 
 /// Microseconds of virtual time.
 pub(crate) type Micros = u64;
+
+/// Most requests of a world.
+const REQUESTS: u64 = 7;
 
 /// Most homes of a world.
 const HOMES: usize = 2;
@@ -30,7 +34,10 @@ pub(crate) struct Plan {
     pub(crate) nodes: Vec<usize>,
     pub(crate) routes: Arc<[Route]>,
     pub(crate) pools: Vec<PoolSize>,
-    pub(crate) batch: BatchLimits,
+    /// Of each model.
+    pub(crate) batches: Vec<BatchLimits>,
+    /// When a model is told of other thresholds.
+    pub(crate) tunings: Vec<(Micros, usize, Thresholds)>,
     /// Of a step: the time of each model, before chance.
     pub(crate) step: Vec<Micros>,
     pub(crate) latency: Micros,
@@ -111,7 +118,7 @@ impl Plan {
         let nodes = homes + random.between(0, 1) as usize;
         let routes = routes(&Mix::new(random));
         let until = random.between(5_000, 30_000);
-        let requests: Vec<Planned> = (0..random.between(1, 7))
+        let requests: Vec<Planned> = (0..random.between(1, REQUESTS))
             .map(|number| planned(random, number, homes, (routes.len(), until)))
             .collect();
         let longest = requests.iter().map(|p| p.request.prompt.len() as u32 + p.request.max_tokens);
@@ -122,12 +129,16 @@ impl Plan {
             nodes: (0..MODELS).map(|_| random.between(0, nodes as u64 - 1) as usize).collect(),
             routes,
             pools: (0..MODELS).map(|_| pool(random, longest)).collect(),
-            batch: BatchLimits {
-                // Two at least: a proposed token is judged together with the one before it.
-                tokens_max: random.between(2, if small { 12 } else { 80 }) as u32,
-                rows_max: random.between(1, if small { 3 } else { 16 }) as u32,
-                threshold: 1,
-            },
+            // Two at least: a proposed token is judged together with the one before it.
+            batches: vec![
+                BatchLimits {
+                    tokens_max: random.between(2, if small { 12 } else { 80 }) as u32,
+                    rows_max: random.between(1, if small { 3 } else { 16 }) as u32,
+                    ..BatchLimits::default()
+                };
+                usize::from(MODELS)
+            ],
+            tunings: Vec::new(),
             step: (0..MODELS).map(|_| random.pick(&[60, 200, 700])).collect(),
             // The last is slower than the watchdog is patient.
             latency: random.pick(&[20, 20, 100, 100, 400, 400, 7_000]),
@@ -144,6 +155,27 @@ impl Plan {
             grants_max: random.pick(&[1, 3, GRANTS_MANY, GRANTS_MANY, GRANTS_MANY, GRANTS_MANY]),
             restless: random.chance(500),
         }
+        .delayed(random)
+    }
+
+    /// The same plan with delayed batching, in two worlds of three.
+    fn delayed(mut self, random: &mut Random) -> Self {
+        if random.chance(333) {
+            return self;
+        }
+        let first = thresholds(random);
+        let max_wait = random.pick(&[None, None, Some(500), Some(5_000)]);
+        for (batch, thresholds) in self.batches.iter_mut().zip(first) {
+            batch.thresholds = thresholds;
+            batch.max_wait = max_wait.map(Duration::from_micros);
+        }
+        if random.chance(300) {
+            let later = (0..).zip(thresholds(random));
+            let until = self.faults.until;
+            let tuning = |(model, thresholds)| (random.between(0, until), model, thresholds);
+            self.tunings = later.map(tuning).collect();
+        }
+        self
     }
 
     /// The window in which `way` is cut at this time, if it is.
@@ -154,6 +186,22 @@ impl Plan {
         };
         let on = |cut: &&Cut| (cut.source, cut.target) == (source, target);
         self.cuts.iter().filter(on).find(|cut| (cut.from..cut.until).contains(&now)).copied()
+    }
+}
+
+/// Thresholds of all models under which nobody waits for ever.
+fn thresholds(random: &mut Random) -> Vec<Thresholds> {
+    loop {
+        let mut table = || {
+            let later = (random.between(2, 5) as u32, random.between(1, 4) as u32);
+            let first = (1, random.between(1, 3) as u32);
+            Thresholds::table(vec![first, later]).expect("it begins at 1")
+        };
+        let tables: Vec<Thresholds> = (0..MODELS).map(|_| table()).collect();
+        let all: Vec<&Thresholds> = tables.iter().collect();
+        if batching::check(&all, REQUESTS as u32).is_ok() {
+            return tables;
+        }
     }
 }
 

@@ -37,9 +37,15 @@ impl Letter {
     /// Each word in a letter of its own.
     pub(crate) fn split(self) -> Vec<Self> {
         match self {
-            Self::Down(model, HomeSays { home, life, live, words }) => words
+            Self::Down(model, HomeSays { home, life, number, live, words }) => words
                 .into_iter()
-                .map(|word| HomeSays { home, life, live, words: SmallVec::from_iter([word]) })
+                .map(|word| HomeSays {
+                    home,
+                    life,
+                    number,
+                    live,
+                    words: SmallVec::from_iter([word]),
+                })
                 .map(|says| Self::Down(model, says))
                 .collect(),
             Self::Up(home, ModelSays { model, life, words }) => words

@@ -98,7 +98,7 @@ fn the_oldest_moves_in_a_pass_too_narrow_for_it_and_a_waiting_prompt() {
     // One row, or one token: the batcher keeps it for the oldest long prompt, which cannot have blocks.
     let narrow = [(8, 1), (1, 8), (1, 1)];
     for (tokens_max, rows_max) in narrow {
-        let batch = BatchLimits { tokens_max, rows_max, threshold: 1 };
+        let batch = BatchLimits { tokens_max, rows_max, ..BatchLimits::default() };
         let mut bench = Bench::with(By::staying(), 5, batch);
         let mut did = bench.grant(grant(1, 1, 0, "abcdefghijklmnop"));
         while did.fed().iter().all(|(_, _, outputs)| *outputs == 0) {
@@ -115,7 +115,7 @@ fn the_oldest_moves_in_a_pass_too_narrow_for_it_and_a_waiting_prompt() {
 #[test]
 fn a_share_too_small_to_be_used_takes_nothing() {
     // Three tokens a pass: two go to the long prompt, and one is too few for a proposal and the token before it.
-    let batch = BatchLimits { tokens_max: 3, rows_max: 8, threshold: 1 };
+    let batch = BatchLimits { tokens_max: 3, rows_max: 8, ..BatchLimits::default() };
     let mut bench = Bench::with(handing_over(), 12, batch);
     bench.grant(grant(1, 1, 0, &"a".repeat(24)));
     for _ in 0..7 {

@@ -4,7 +4,7 @@ use super::*;
 use tokenrouter_policies::StepView;
 
 fn narrow(tokens_max: u32, rows_max: u32) -> BatchLimits {
-    BatchLimits { tokens_max, rows_max, threshold: 1 }
+    BatchLimits { tokens_max, rows_max, ..BatchLimits::default() }
 }
 
 #[test]
