@@ -3,8 +3,11 @@
 //! Everything that needs only the file itself is checked here; whether a model's folder exists or a policy's settings
 //! make sense is for those who know models and policies.
 
+mod batching;
 mod check;
 mod mapping;
+
+pub use batching::{Batching, Objective, Scheduler, SchedulerMode, Threshold, Tune};
 
 use crate::document::Document;
 use crate::error::{Error, Origin};
@@ -56,6 +59,8 @@ pub struct Topology {
     pub routes: BTreeMap<String, Route>,
     /// Batching by model; a model that is not in it has the default.
     pub batching: BTreeMap<String, Batching>,
+    /// How the models' steps are scheduled.
+    pub scheduler: Scheduler,
     /// How much memory the models may use.
     pub memory: Memory,
     /// Limits on requests.
@@ -109,18 +114,6 @@ pub struct Model {
     /// Positions its KV cache holds; the default shares the memory between the models.
     #[serde(default)]
     pub kv_positions: Option<u32>,
-}
-
-/// `batching.MODEL:`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Batching {
-    /// The most new tokens in one step; longer prompts are split.
-    pub max_batch_tokens: u32,
-    /// The most requests in one step.
-    pub max_batch_rows: u32,
-    /// Only 1 so far: a step starts as soon as anything is ready.
-    threshold: u32,
 }
 
 /// `memory:`
@@ -247,6 +240,7 @@ impl Topology {
             models,
             routes,
             batching: raw.batching.into_iter().map(|(name, batching)| (name, batching.0)).collect(),
+            scheduler: raw.scheduler.0,
             memory: raw.memory.0,
             limits: raw.limits.0,
             restart: raw.restart.0,
@@ -268,6 +262,8 @@ struct Raw {
     routes: BTreeMap<String, Mapping<RawRoute>>,
     #[serde(default)]
     batching: BTreeMap<String, Mapping<Batching>>,
+    #[serde(default)]
+    scheduler: Mapping<Scheduler>,
     #[serde(default)]
     memory: Mapping<Memory>,
     #[serde(default)]
@@ -336,12 +332,6 @@ impl Default for Http {
             cors: vec!["*".to_owned()],
             api_keys: Vec::new(),
         }
-    }
-}
-
-impl Default for Batching {
-    fn default() -> Self {
-        Self { max_batch_tokens: 512, max_batch_rows: 64, threshold: 1 }
     }
 }
 

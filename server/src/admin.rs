@@ -26,6 +26,7 @@ async fn tree(State(app): State<App>) -> Json<Value> {
     let mut children: Vec<Value> =
         names.iter().zip(&tree.subservers).map(|(name, branch)| subserver(name, branch)).collect();
     children.push(seat("http", &tree.http));
+    children.extend(tree.pacer.map(|pacer| seat("pacer", &pacer)));
     Json(json!({"actor": "node", "children": children}))
 }
 
@@ -88,6 +89,9 @@ fn target(actor: &str, models: &[String]) -> Option<Target> {
     if actor == "http" {
         return Some(Target::Http);
     }
+    if actor == "pacer" {
+        return Some(Target::Pacer);
+    }
     let (model, role) = actor.rsplit_once('/')?;
     let model = ModelIx(models.iter().position(|name| name == model)? as u8);
     match role {
@@ -102,5 +106,5 @@ fn target(actor: &str, models: &[String]) -> Option<Target> {
 fn known(models: &[String]) -> String {
     let roles = "{client,decode,peer,subserver}";
     let names: Vec<String> = models.iter().map(|model| format!("{model}/{roles}")).collect();
-    format!("http, {}", names.join(", "))
+    format!("http, pacer (where models run in rounds), {}", names.join(", "))
 }

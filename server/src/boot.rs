@@ -15,6 +15,7 @@ use tokenrouter_policies::route::baseline::Always;
 use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster};
 use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
 
+mod batching;
 mod found;
 mod memory;
 
@@ -27,6 +28,8 @@ pub struct Plan {
     models: Vec<Model>,
     routes: Vec<RouteSpec>,
     catalog: Arc<Catalog>,
+    /// When each model launches.
+    batches: Vec<BatchLimits>,
 }
 
 /// One model of a plan.
@@ -78,7 +81,8 @@ impl Plan {
         memory::share(&topology, &mut models)?;
         let catalog = Arc::new(catalog(&models, &routes));
         check_languages(&topology, &catalog, &models)?;
-        Ok(Self { topology, models, routes, catalog })
+        let batches = batching::batches(&topology, &catalog)?;
+        Ok(Self { topology, models, routes, catalog, batches })
     }
 
     /// The topology.
@@ -117,13 +121,13 @@ impl Plan {
     /// Weights that cannot be read or do not fit the architecture, with the model's key.
     pub fn load(self) -> Result<NodeSpec, Error> {
         let mut models = Vec::new();
-        for model in self.models {
+        for (model, batch) in self.models.into_iter().zip(self.batches) {
             let runner = runner(&self.topology, &model, model.pool.blocks)?;
             let engine = Engine::real(runner, &model.name).map_err(|e| {
                 self.topology.error(&["models", &model.name, "path"], e.to_string())
             })?;
             models.push(ModelSpec {
-                batch: batch(&self.topology, &model.name),
+                batch,
                 vocabulary: Arc::clone(model.language.tokenizer.vocabulary()),
                 engine,
                 name: model.name,
@@ -133,6 +137,7 @@ impl Plan {
         Ok(NodeSpec {
             models,
             routes: self.routes,
+            scheduler: batching::scheduler(&self.topology),
             limits,
             through_wire: false,
             faults: Faults::default(),
@@ -289,15 +294,6 @@ fn check_languages(topology: &Topology, catalog: &Catalog, models: &[Model]) -> 
         }
     }
     Ok(())
-}
-
-fn batch(topology: &Topology, name: &str) -> BatchLimits {
-    let batching = topology.batching.get(name).cloned().unwrap_or_default();
-    BatchLimits {
-        tokens_max: batching.max_batch_tokens,
-        rows_max: batching.max_batch_rows,
-        ..BatchLimits::default()
-    }
 }
 
 fn limits(topology: &Topology) -> Limits {

@@ -85,10 +85,6 @@ impl Topology {
         if !self.models.contains_key(name) {
             return Err(self.error(&["batching", name], self.no_such_model(name)));
         }
-        if batching.threshold != 1 {
-            let reason = "only 1 is supported yet: a step starts as soon as anything is ready";
-            return Err(self.error(&["batching", name, "threshold"], reason));
-        }
         for (key, value) in [
             ("max_batch_tokens", batching.max_batch_tokens),
             ("max_batch_rows", batching.max_batch_rows),
@@ -96,6 +92,14 @@ impl Topology {
             if value == 0 {
                 return Err(self.error(&["batching", name, key], "must be at least 1"));
             }
+        }
+        // A request that waits for others must not look as if it stood still.
+        let stall = self.limits.stall_timeout;
+        if let Some(wait) = batching.max_wait.filter(|wait| *wait * 4 > stall) {
+            let reason = format!(
+                "{wait:?} is too long: `limits.stall_timeout`, {stall:?}, must be at least four times that"
+            );
+            return Err(self.error(&["batching", name, "max_wait"], reason));
         }
         Ok(())
     }

@@ -40,6 +40,30 @@ fn defaults_fill_what_is_not_written() {
 }
 
 #[test]
+fn thresholds_are_numbers_tables_or_left_to_the_planner() {
+    let text = "models: { a: x, b: x, c: x, d: x }
+batching:
+  a: { threshold: 3, max_wait: off }
+  b: { threshold: { 1: 1, 6: 3 }, max_wait: 5ms }
+  c: { threshold: auto }
+scheduler: { mode: model-sync, plan: plan.json, tune: false, objective: { p99_tpot: 80ms } }
+";
+    let topology = parse(text).unwrap();
+    let of =
+        |name: &str| (topology.batching[name].threshold.clone(), topology.batching[name].max_wait);
+    let ms = Duration::from_millis;
+    assert_eq!(of("a"), (Threshold::Fixed(3), None));
+    assert_eq!(of("b"), (Threshold::Table(vec![(1, 1), (6, 3)]), Some(ms(5))));
+    assert_eq!(of("c"), (Threshold::Auto, Some(ms(50))));
+    let scheduler = &topology.scheduler;
+    assert_eq!((scheduler.mode, scheduler.tune), (SchedulerMode::ModelSync, Tune(false)));
+    assert_eq!(scheduler.objective, Objective::P99Tpot(ms(80)));
+    assert_eq!(scheduler.plan.as_deref(), Some(std::path::Path::new("plan.json")));
+    let plain = parse("models: { a: x }").unwrap().scheduler;
+    assert_eq!((plain.tune, plain.objective), (Tune(true), Objective::Throughput));
+}
+
+#[test]
 fn an_empty_section_is_as_good_as_none() {
     let topology = parse("models: { a: x }\nroutes:\n  # none yet\nlimits:\n").unwrap();
     assert!(topology.routes.is_empty());
@@ -115,12 +139,40 @@ const FAULTS: &[(&str, &str)] = &[
         "`batching.b`: there is no model `b`; the topology has a",
     ),
     (
-        "models: { a: x }\nbatching: { a: { threshold: 2 } }\n",
-        "`batching.a.threshold`: only 1 is supported yet",
+        "models: { a: x }\nbatching: { a: { threshold: 0 } }\n",
+        "`batching.a.threshold`: must be at least 1",
     ),
     (
-        "models: { a: x }\nbatching: { a: { max_wait: 5ms } }\n",
-        "`batching.a.max_wait`: there is no such",
+        "models: { a: x }\nbatching: { a: { threshold: -1 } }\n",
+        "`batching.a.threshold`: must be at least 1",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { threshold: many } }\n",
+        "`batching.a.threshold`: expected a number of requests, a table",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { threshold: { few: 1 } } }\n",
+        "`batching.a.threshold`: `few` is not a number; the keys of a table",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { max_wait: 5 } }\n",
+        "`batching.a.max_wait`: expected a duration with its unit, such as 50ms, or off",
+    ),
+    (
+        "models: { a: x }\nbatching: { a: { max_wait: 10s } }\n",
+        "`batching.a.max_wait`: 10s is too long: `limits.stall_timeout`, 30s, must be",
+    ),
+    (
+        "models: { a: x }\nscheduler: { mode: eager }\n",
+        "`scheduler.mode`: `eager` is not one of asynchronous, model-sync, step-sync",
+    ),
+    (
+        "models: { a: x }\nscheduler: { objective: { p99_tpot: 0ms } }\n",
+        "`scheduler.objective`: `p99_tpot` must be longer than nothing",
+    ),
+    (
+        "models: { a: x }\nscheduler: { objective: { p50_tpot: 1ms } }\n",
+        "`scheduler.objective.p50_tpot`: there is no such setting",
     ),
     (
         "models: { a: x }\nbatching: { a: { max_batch_rows: 0 } }\n",

@@ -46,7 +46,7 @@ fn a_pool_of_its_own_bounds_the_context_of_its_routes() {
 fn a_model_without_a_batching_section_has_the_defaults_of_one() {
     let bounds = |text: &str| {
         let topology = Topology::from_text(text, &Sources::default()).unwrap();
-        let bounds = batch(&topology, "a");
+        let bounds = batching::limits(&topology, "a").unwrap();
         (bounds.tokens_max, bounds.rows_max)
     };
     let (alone, empty) = ("models: { a: 'demo:small' }\n", "batching: { a: {} }\n");
@@ -182,4 +182,32 @@ fn a_model_that_defers_speaks_the_language_of_its_family() {
     let tokens = tokenizer.encode("so <|defer|> to", false).unwrap();
     assert!(tokens.iter().all(|token| *token < 511), "{tokens:?}");
     assert!(!tokenizer.names_special("<|defer|>"));
+}
+
+#[test]
+fn thresholds_under_which_requests_could_wait_for_ever_are_refused() {
+    let text = |small: &str, large: &str| {
+        format!(
+            "models: {{ small: 'demo:small', large: 'demo:large', mid: 'demo:mid' }}
+routes: {{ both: {{ entry: small, policy: {{ kind: random, to: large, probability: 0.5 }} }} }}
+batching:
+  small: {{ threshold: {small} }}
+  large: {{ threshold: {large} }}
+  mid: {{ threshold: 9 }}
+"
+        )
+    };
+    assert_eq!(fault(&text("1", "3")), "accepted");
+    assert_eq!(fault(&text("{1: 1, 4: 2}", "{1: 1, 4: 3}")), "accepted");
+    assert_eq!(fault(&text("auto", "auto")), "accepted");
+    let both = fault(&text("2", "3"));
+    assert!(
+        both.starts_with("t.yaml:5: `batching.large.threshold`: with 2 live requests"),
+        "{both}"
+    );
+    let table = fault(&text("1", "{2: 3}"));
+    assert!(
+        table.contains("`batching.large.threshold`: a table of thresholds begins at 1"),
+        "{table}"
+    );
 }
