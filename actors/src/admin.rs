@@ -5,7 +5,7 @@
 use crate::client_loop::ClientView;
 use crate::decode_loop::DecodeView;
 use crate::gateway::{Inner, Model};
-use crate::seat::SeatView;
+use crate::seat::{Seat, SeatView};
 use std::sync::Arc;
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::PoolSize;
@@ -23,6 +23,8 @@ pub enum Target {
     Subserver(ModelIx),
     /// The accept loop.
     Http,
+    /// Whoever lets models run in rounds.
+    Pacer,
 }
 
 /// A way to look at the tree and to kill in it. Cheap to clone.
@@ -38,6 +40,8 @@ pub struct Tree {
     pub subservers: Vec<Branch>,
     /// The accept loop.
     pub http: SeatView,
+    /// Whoever lets models run in rounds, where they do.
+    pub pacer: Option<SeatView>,
 }
 
 /// A subserver and its loops.
@@ -81,7 +85,8 @@ impl Admin {
             let (client, decode) = (client.view(), decode.view());
             subservers.push(Branch { subserver, client, decode, peer, loops: model.view().await });
         }
-        Tree { subservers, http: self.inner.http.view() }
+        let pacer = self.inner.pacer.as_ref().map(Seat::view);
+        Tree { subservers, http: self.inner.http.view(), pacer }
     }
 
     /// Kills an actor in the middle of whatever it does; whether there was one. It counts against no budget.
@@ -93,6 +98,7 @@ impl Admin {
             Target::Peer(ix) => model(ix).is_some_and(|model| model.peer.kill()),
             Target::Subserver(ix) => model(ix).is_some_and(|model| model.subserver.kill()),
             Target::Http => self.inner.http.kill(),
+            Target::Pacer => self.inner.pacer.as_ref().is_some_and(Seat::kill),
         }
     }
 }

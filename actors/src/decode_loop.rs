@@ -9,15 +9,17 @@ use crate::admin::Target;
 use crate::client_loop::ClientMsg;
 use crate::clock::Clock;
 use crate::faults::{About, Faults, Planned, Stage, home_words, model_words};
+use crate::pacer::PacerMsg;
 use crate::peer_loop::PeerMsg;
 use crate::seat::{Address, Attached, Seat, Waiting};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokenrouter_engine::{Done, Engine};
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::host::{Counters, Effect};
-use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Life, ModelSays, Parcel};
+use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Life, ModelSays, Pace, Parcel};
 
 /// What a DecodeLoop is told.
 #[derive(Debug)]
@@ -26,6 +28,12 @@ pub(crate) enum DecodeMsg {
     Home(HomeSays),
     /// The engine is done with a job.
     Done(Done),
+    /// The Pacer lets this model launch a pass.
+    Launch,
+    /// The Pacer asks how this model stands.
+    Stand,
+    /// Somebody has waited long enough for others.
+    Wake,
     /// Time has passed.
     Tick,
     /// Show yourself.
@@ -54,6 +62,8 @@ pub(crate) struct DecodeArgs {
     pub(crate) engine: Arc<Engine>,
     pub(crate) client: Seat<ClientMsg>,
     pub(crate) peer: Seat<PeerMsg>,
+    /// Who lets it launch; nobody where it launches by itself.
+    pub(crate) pacer: Option<Seat<PacerMsg>>,
     /// Every home there is: each hears of this life.
     pub(crate) homes: Vec<HomeId>,
     pub(crate) clock: Clock,
@@ -69,6 +79,11 @@ pub(crate) struct State {
     core: Host,
     effects: Vec<Effect>,
     args: DecodeArgs,
+    mailbox: Address<DecodeMsg>,
+    /// When it will be woken, and the timer.
+    timer: Option<(Duration, Attached)>,
+    /// How it last told the Pacer it stands.
+    standing: Pace,
     _ticks: Attached,
 }
 
@@ -85,12 +100,16 @@ impl Actor for DecodeLoop {
         let mailbox = Address::new(myself, args.waiting.clone());
         let ticks = mailbox.every(args.host.grace / 4, || DecodeMsg::Tick);
         // An engine that outlives this life finds its mailbox closed.
+        let door = mailbox.clone();
         let deliver = move |done| {
-            mailbox.cast(DecodeMsg::Done(done));
+            door.cast(DecodeMsg::Done(done));
         };
         args.engine.attach(args.host.life, Arc::new(deliver));
         let core = Host::new(args.host.clone());
-        let mut state = State { core, effects: Vec::new(), args, _ticks: ticks };
+        let standing = Pace::default();
+        let effects = Vec::new();
+        let mut state =
+            State { core, effects, args, mailbox, timer: None, standing, _ticks: ticks };
         for home in state.args.homes.clone() {
             state.core.greet(home, &mut state.effects);
         }
@@ -120,11 +139,20 @@ impl Actor for DecodeLoop {
                 state.args.progress.store(true, Ordering::Relaxed);
                 state.core.done(now, report.outputs, &mut state.effects);
             }
+            DecodeMsg::Launch => state.core.permit(now, &mut state.effects),
+            DecodeMsg::Stand => state.standing = Pace::default(),
+            DecodeMsg::Wake => {
+                state.timer = None;
+                state.core.tick(now, &mut state.effects);
+            }
             DecodeMsg::Tick => state.core.tick(now, &mut state.effects),
             DecodeMsg::Inspect(reply) => drop(reply.send(state.view())),
         }
         state.args.at(Stage::Decided, &about)?;
-        state.perform()
+        state.perform()?;
+        state.stand();
+        state.arm(now);
+        Ok(())
     }
 }
 
@@ -145,6 +173,26 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Tells the Pacer how this model stands, if that is news.
+    fn stand(&mut self) {
+        let Some(pacer) = &self.args.pacer else { return };
+        let standing = self.core.standing();
+        if standing != self.standing
+            && pacer.cast(PacerMsg::Standing(self.args.host.model, standing))
+        {
+            self.standing = standing;
+        }
+    }
+
+    /// Sees to it that it is woken when the machine wants to. A timer that is early is kept: it will be set again.
+    fn arm(&mut self, now: Duration) {
+        let Some(at) = self.core.wake() else { return };
+        if self.timer.as_ref().is_none_or(|(armed, _)| at < *armed) {
+            let timer = self.mailbox.after(at.saturating_sub(now), || DecodeMsg::Wake);
+            self.timer = Some((at, timer));
+        }
     }
 
     fn view(&self) -> DecodeView {
@@ -178,7 +226,8 @@ impl DecodeMsg {
         match self {
             Self::Home(says) => home_words(says, about),
             Self::Done(_) => about.push("step"),
-            Self::Tick | Self::Inspect(_) => {}
+            Self::Launch => about.push("launch"),
+            Self::Stand | Self::Wake | Self::Tick | Self::Inspect(_) => {}
         }
     }
 }

@@ -7,6 +7,7 @@
 use crate::admin::{Admin, ModelView};
 use crate::client_loop::ClientMsg;
 use crate::decode_loop::DecodeMsg;
+use crate::pacer::PacerMsg;
 use crate::peer_loop::PeerMsg;
 use crate::seat::Seat;
 use ractor::RpcReplyPort;
@@ -36,6 +37,8 @@ pub struct Gateway {
 pub(crate) struct Inner {
     pub(crate) models: Vec<Model>,
     pub(crate) http: Seat<()>,
+    /// Where models run in rounds.
+    pub(crate) pacer: Option<Seat<PacerMsg>>,
     /// The entry model of each route.
     pub(crate) entries: Vec<ModelIx>,
     /// One permit for each request that may be in flight.

@@ -7,6 +7,7 @@
 //! │   ├─ DecodeLoop             batches, runs the engine's thread, routes, reports
 //! │   └─ PeerLoop               the only door to other subservers, both ways
 //! ├─ Subserver "large"          the same three
+//! ├─ Pacer                      only where models run in rounds
 //! └─ Http                       the accept loop; connections are tasks, not children
 //! ```
 //!
@@ -21,6 +22,7 @@ mod faults;
 mod gateway;
 mod http;
 mod node;
+mod pacer;
 mod peer_loop;
 mod seat;
 mod spec;
@@ -34,5 +36,5 @@ pub use gateway::{Event, Gateway, Session};
 pub use http::Service;
 pub use node::{Node, StartError};
 pub use seat::SeatView;
-pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec};
+pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec, Scheduler};
 pub use tokenrouter_policies::Budget;

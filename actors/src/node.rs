@@ -1,20 +1,22 @@
 //! Node: root supervisor of everything that runs in this process.
-//! Parent: none.  Children: a Subserver for each model, Http.  Talks to: nobody; it hands out seats.
+//! Parent: none.  Children: a Subserver for each model, Http, perhaps a Pacer.  Talks to: nobody; it hands out seats.
 //! After a restart: there is none. A node that gives up says why, and the process ends.
 //!
 //! It holds what outlives every loop: engines with their weights and KV pools, seats, and the counts of lives.
 
 use crate::admin::Target;
 use crate::clock::{Clock, Lives, process_start};
+use crate::decode_loop::DecodeMsg;
 use crate::gateway::{Gateway, Inner, Model};
 use crate::http::{Http, Service};
+use crate::pacer::{PacerActor, PacerArgs, PacerMsg};
 use crate::seat::{Address, Chair, Death, Waiting};
-use crate::spec::{ModelSpec, NodeSpec};
+use crate::spec::{ModelSpec, NodeSpec, Scheduler};
 use crate::subserver::{Chairs, Exhausted, Subserver, SubserverArgs};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use std::sync::Arc;
 use tokenrouter_policies::{ModelIx, Tally};
-use tokenrouter_protocol::Route;
+use tokenrouter_protocol::{Rhythm, Route};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
@@ -41,7 +43,8 @@ impl Node {
         let permits = Arc::new(Semaphore::new(spec.limits.requests));
         let requests_max = spec.limits.requests;
         let entries = spec.routes.iter().map(|r| r.entry).collect();
-        let children = children(spec);
+        let pacer = Pacing::new(spec.scheduler);
+        let children = children(spec, pacer.as_ref());
         let http = Chair::new();
         let models = children.iter().map(|child| Model {
             subserver: child.chairs.subserver.seat(),
@@ -51,9 +54,10 @@ impl Node {
             pool: child.engine.pool(),
         });
         let (models, seat) = (models.collect(), http.seat());
-        let inner = Inner { models, http: seat, entries, permits, requests_max };
+        let pacer_seat = pacer.as_ref().map(|pacer| pacer.chair.seat());
+        let inner = Inner { models, http: seat, pacer: pacer_seat, entries, permits, requests_max };
         let (failed, failure) = watch::channel(None);
-        let args = Args { children, http, failed };
+        let args = Args { children, http, pacer, failed };
         let (actor, ended) = Actor::spawn(None, NodeActor, args).await?;
         Ok(Self { actor, ended, gateway: Gateway::new(inner), failure })
     }
@@ -104,14 +108,30 @@ struct NodeActor;
 struct Args {
     children: Vec<SubserverArgs>,
     http: Chair<()>,
+    pacer: Option<Pacing>,
     failed: watch::Sender<Option<String>>,
 }
 
 struct State {
     args: Args,
     service: Option<Service>,
-    /// Deaths of each subserver, then of Http.
+    /// Deaths of each subserver, then of everybody else.
     tallies: Vec<Tally>,
+}
+
+/// The Pacer's place and what it is to do.
+struct Pacing {
+    chair: Chair<PacerMsg>,
+    rhythm: Rhythm,
+}
+
+impl Pacing {
+    fn new(scheduler: Scheduler) -> Option<Self> {
+        match scheduler {
+            Scheduler::Asynchronous => None,
+            Scheduler::Rounds(rhythm) => Some(Self { chair: Chair::new(), rhythm }),
+        }
+    }
 }
 
 impl Actor for NodeActor {
@@ -131,6 +151,7 @@ impl Actor for NodeActor {
         for index in 0..state.args.children.len() {
             state.start(index, &myself).await?;
         }
+        state.pace(&myself).await?;
         Ok(state)
     }
 
@@ -164,15 +185,17 @@ impl Actor for NodeActor {
             tracing::warn!(model = state.args.children[index].name, reason, "a subserver died");
             return state.start(index, &myself).await;
         }
-        if state.args.http.is(id) {
-            state.args.http.leave();
-            if !killed && state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
-                return state.give_up(&myself, format!("HTTP cannot be kept alive: {reason}"));
-            }
-            tracing::warn!(reason, "Http died");
-            return state.serve(&myself).await;
+        let http = state.args.http.is(id);
+        let pacer = state.args.pacer.as_ref().is_some_and(|pacer| pacer.chair.is(id));
+        if !http && !pacer {
+            return Ok(());
         }
-        Ok(())
+        let name = if http { "Http" } else { "Pacer" };
+        if !killed && state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
+            return state.give_up(&myself, format!("{name} cannot be kept alive: {reason}"));
+        }
+        tracing::warn!(reason, "{name} died");
+        if http { state.serve(&myself).await } else { state.pace(&myself).await }
     }
 }
 
@@ -196,6 +219,21 @@ impl State {
         Ok(())
     }
 
+    async fn pace(&self, myself: &ActorRef<NodeMsg>) -> Result<(), ActorProcessingErr> {
+        let Some(Pacing { chair, rhythm }) = &self.args.pacer else { return Ok(()) };
+        let decode = self.args.children.iter().map(|child| child.chairs.decode.seat()).collect();
+        let clock = self.args.children.first().map_or_else(Clock::start, |child| child.clock);
+        let args = PacerArgs { rhythm: *rhythm, decode, clock };
+        let (actor, _) =
+            PacerActor::spawn_linked(None, PacerActor, args, myself.get_cell()).await?;
+        chair.take(Address::new(actor, Waiting::default()));
+        // Those that spoke while nobody sat there speak again.
+        for child in &self.args.children {
+            child.chairs.decode.seat().cast(DecodeMsg::Stand);
+        }
+        Ok(())
+    }
+
     fn give_up(
         &mut self,
         myself: &ActorRef<NodeMsg>,
@@ -209,7 +247,7 @@ impl State {
 }
 
 /// What each subserver is started with: chairs for all first, so that each knows the others' seats.
-fn children(spec: NodeSpec) -> Vec<SubserverArgs> {
+fn children(spec: NodeSpec, pacer: Option<&Pacing>) -> Vec<SubserverArgs> {
     let (clock, process) = (Clock::start(), process_start());
     let routes: Arc<[Route]> = spec
         .routes
@@ -241,6 +279,7 @@ fn children(spec: NodeSpec) -> Vec<SubserverArgs> {
         through_wire: spec.through_wire,
         faults: spec.faults.clone(),
         clock,
+        pacer: pacer.map(|pacer| pacer.chair.seat()),
         model_lives: Lives::new(process),
         home_lives: Lives::new(process),
         chairs,

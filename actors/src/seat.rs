@@ -92,6 +92,15 @@ impl<M: Message> Address<M> {
         })
     }
 
+    /// Leaves a message after a while, if the result is still held then.
+    pub(crate) fn after(&self, wait: Duration, message: fn() -> M) -> Attached {
+        let address = self.clone();
+        Attached::spawn(async move {
+            tokio::time::sleep(wait).await;
+            address.cast(message());
+        })
+    }
+
     fn lives(&self) -> bool {
         self.actor.get_status() < ActorStatus::Stopping
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_engine::Engine;
 use tokenrouter_policies::{Budget, ModelIx, Policy};
-use tokenrouter_protocol::{BatchLimits, Vocabulary};
+use tokenrouter_protocol::{BatchLimits, Rhythm, Vocabulary};
 
 /// A whole node.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct NodeSpec {
     pub models: Vec<ModelSpec>,
     /// The routes, sorted by name: a `RouteIx` is a place in this list. Each single model is a route too.
     pub routes: Vec<RouteSpec>,
+    /// Who waits for whom.
+    pub scheduler: Scheduler,
     /// The bounds.
     pub limits: Limits,
     /// Encodes and decodes every message between subservers as if it crossed the network.
@@ -32,7 +34,7 @@ pub struct ModelSpec {
     pub engine: Engine,
     /// The bytes of its tokens, and which of them end a reply.
     pub vocabulary: Arc<Vocabulary>,
-    /// Bounds of its forward passes.
+    /// When its forward passes are launched, and their bounds.
     pub batch: BatchLimits,
 }
 
@@ -45,6 +47,16 @@ pub struct RouteSpec {
     pub entry: ModelIx,
     /// Which model writes the next token.
     pub policy: Arc<dyn Policy>,
+}
+
+/// Who waits for whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// Every model launches whenever its [`BatchLimits`] allow.
+    #[default]
+    Asynchronous,
+    /// All models launch in rounds, when every live request waits; their thresholds are not asked.
+    Rounds(Rhythm),
 }
 
 /// Bounds of a node.
@@ -65,7 +77,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             requests: 256,
-            stall_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             restarts: Budget { restarts: 5, within: Duration::from_secs(60) },
         }

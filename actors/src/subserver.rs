@@ -9,6 +9,7 @@ use crate::client_loop::{ClientArgs, ClientLoop, ClientMsg};
 use crate::clock::{Clock, Lives};
 use crate::decode_loop::{DecodeArgs, DecodeLoop, DecodeMsg, homes};
 use crate::faults::Faults;
+use crate::pacer::PacerMsg;
 use crate::peer_loop::{PeerArgs, PeerLoop, PeerMsg};
 use crate::seat::{Address, Chair, Death, Seat, Waiting};
 use crate::spec::Limits;
@@ -31,6 +32,8 @@ pub(crate) struct SubserverArgs {
     pub(crate) through_wire: bool,
     pub(crate) faults: Faults,
     pub(crate) clock: Clock,
+    /// Who lets it launch; nobody where it launches by itself.
+    pub(crate) pacer: Option<Seat<PacerMsg>>,
     /// The lives of the model and of the home, counted by Node.
     pub(crate) model_lives: Lives,
     pub(crate) home_lives: Lives,
@@ -196,7 +199,8 @@ impl State {
             life: args.model_lives.next(),
             routes: Arc::clone(&args.routes),
             pool: args.engine.pool(),
-            batch: args.batch,
+            batch: args.batch.clone(),
+            paced: args.pacer.is_some(),
             grace: args.limits.grace,
         };
         DecodeArgs {
@@ -204,6 +208,7 @@ impl State {
             engine: Arc::clone(&args.engine),
             client: args.chairs.client.seat(),
             peer: args.chairs.peer.seat(),
+            pacer: args.pacer.clone(),
             homes: homes(args.clients.len()),
             clock: args.clock,
             progress: Arc::clone(&self.progress),

@@ -3,7 +3,7 @@
 use crate::vocabulary;
 use std::sync::Arc;
 use tokenrouter_actors::{
-    Event, Faults, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, StartError,
+    Event, Faults, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, Scheduler, StartError,
 };
 use tokenrouter_engine::Engine;
 use tokenrouter_policies::{ModelIx, Policy};
@@ -23,6 +23,7 @@ pub async fn start(engines: Vec<Engine>, policy: Arc<dyn Policy>) -> Result<Node
     let spec = NodeSpec {
         models: engines.into_iter().enumerate().map(model).collect(),
         routes: vec![RouteSpec { name: "bench".to_owned(), entry: ModelIx(0), policy }],
+        scheduler: Scheduler::default(),
         limits: Limits::default(),
         through_wire: false,
         faults: Faults::default(),

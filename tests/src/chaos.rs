@@ -290,6 +290,7 @@ impl Hail {
             Target::Peer(_) => "peer",
             Target::Subserver(_) => "subserver",
             Target::Http => "http",
+            Target::Pacer => "pacer",
         };
         let mut toll = self.toll.lock().unwrap();
         *toll.kinds.entry(kind).or_default() += 1;

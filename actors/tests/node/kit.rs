@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tokenrouter_actors::{Event, Faults, Gateway, Limits, ModelSpec, NodeSpec, RouteSpec, Session};
+use tokenrouter_actors::{
+    Event, Faults, Gateway, Limits, ModelSpec, NodeSpec, RouteSpec, Scheduler, Session,
+};
 use tokenrouter_engine::{Engine, Script};
 use tokenrouter_policies::route::baseline::{Always, Random};
 use tokenrouter_policies::{Draws, ModelIx, Policy, Token};
@@ -46,6 +48,7 @@ pub(crate) fn spec(scripts: [Script; 2]) -> NodeSpec {
             route("left", Arc::new(Always { model: LEFT })),
             route("mixed", Arc::new(Random { entry: LEFT, to: RIGHT, probability: 0.5 })),
         ],
+        scheduler: Scheduler::default(),
         limits: Limits::default(),
         through_wire: false,
         faults: Faults::default(),

@@ -6,3 +6,4 @@ mod deaths;
 mod faults;
 mod kit;
 mod replies;
+mod schedulers;
