@@ -7,6 +7,7 @@
 pub mod batching;
 pub mod draw;
 pub mod head;
+pub mod planner;
 pub mod registry;
 pub mod restart;
 pub mod roster;
@@ -16,6 +17,7 @@ pub mod signals;
 pub mod state;
 #[cfg(test)]
 mod testing;
+pub mod tuner;
 pub mod unit;
 
 pub use batching::{Thresholds, Unusable};
