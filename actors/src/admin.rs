@@ -25,6 +25,8 @@ pub enum Target {
     Http,
     /// Whoever lets models run in rounds.
     Pacer,
+    /// Whoever changes thresholds.
+    Tuner,
 }
 
 /// A way to look at the tree and to kill in it. Cheap to clone.
@@ -42,6 +44,8 @@ pub struct Tree {
     pub http: SeatView,
     /// Whoever lets models run in rounds, where they do.
     pub pacer: Option<SeatView>,
+    /// Whoever changes thresholds, where somebody does.
+    pub tuner: Option<SeatView>,
 }
 
 /// A subserver and its loops.
@@ -86,7 +90,8 @@ impl Admin {
             subservers.push(Branch { subserver, client, decode, peer, loops: model.view().await });
         }
         let pacer = self.inner.pacer.as_ref().map(Seat::view);
-        Tree { subservers, http: self.inner.http.view(), pacer }
+        let tuner = self.inner.tuner.as_ref().map(Seat::view);
+        Tree { subservers, http: self.inner.http.view(), pacer, tuner }
     }
 
     /// Kills an actor in the middle of whatever it does; whether there was one. It counts against no budget.
@@ -98,6 +103,7 @@ impl Admin {
             Target::Peer(ix) => model(ix).is_some_and(|model| model.peer.kill()),
             Target::Subserver(ix) => model(ix).is_some_and(|model| model.subserver.kill()),
             Target::Http => self.inner.http.kill(),
+            Target::Tuner => self.inner.tuner.as_ref().is_some_and(Seat::kill),
             Target::Pacer => self.inner.pacer.as_ref().is_some_and(Seat::kill),
         }
     }

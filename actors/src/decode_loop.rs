@@ -12,12 +12,14 @@ use crate::faults::{About, Faults, Planned, Stage, home_words, model_words};
 use crate::pacer::PacerMsg;
 use crate::peer_loop::PeerMsg;
 use crate::seat::{Address, Attached, Seat, Waiting};
+use crate::seen::Seen;
+use crate::tuner::TunerMsg;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokenrouter_engine::{Done, Engine};
-use tokenrouter_policies::ModelIx;
+use tokenrouter_policies::{ModelIx, Thresholds};
 use tokenrouter_protocol::host::{Counters, Effect};
 use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Life, ModelSays, Pace, Parcel};
 
@@ -32,6 +34,10 @@ pub(crate) enum DecodeMsg {
     Launch,
     /// The Pacer asks how this model stands.
     Stand,
+    /// The Tuner lets this model launch by these.
+    Thresholds(Thresholds),
+    /// The Tuner asks what was seen.
+    Observe,
     /// Somebody has waited long enough for others.
     Wake,
     /// Time has passed.
@@ -51,6 +57,8 @@ pub struct DecodeView {
     pub blocks_used: u32,
     /// Live requests that can reach this model.
     pub live: u32,
+    /// Ready requests at which a pass is launched while so many are alive.
+    pub threshold: u32,
     /// How often what happened.
     pub counters: Counters,
 }
@@ -64,6 +72,8 @@ pub(crate) struct DecodeArgs {
     pub(crate) peer: Seat<PeerMsg>,
     /// Who lets it launch; nobody where it launches by itself.
     pub(crate) pacer: Option<Seat<PacerMsg>>,
+    /// Who asks what was seen, where anybody does.
+    pub(crate) tuner: Option<Seat<TunerMsg>>,
     /// Every home there is: each hears of this life.
     pub(crate) homes: Vec<HomeId>,
     pub(crate) clock: Clock,
@@ -82,6 +92,7 @@ pub(crate) struct State {
     mailbox: Address<DecodeMsg>,
     /// When it will be woken, and the timer.
     timer: Option<(Duration, Attached)>,
+    seen: Option<Seen>,
     /// How it last told the Pacer it stands.
     standing: Pace,
     _ticks: Attached,
@@ -106,10 +117,17 @@ impl Actor for DecodeLoop {
         };
         args.engine.attach(args.host.life, Arc::new(deliver));
         let core = Host::new(args.host.clone());
-        let standing = Pace::default();
-        let effects = Vec::new();
-        let mut state =
-            State { core, effects, args, mailbox, timer: None, standing, _ticks: ticks };
+        let seen = args.tuner.as_ref().map(|_| Seen::new(args.host.model, args.homes.len()));
+        let mut state = State {
+            core,
+            effects: Vec::new(),
+            args,
+            mailbox,
+            timer: None,
+            seen,
+            standing: Pace::default(),
+            _ticks: ticks,
+        };
         for home in state.args.homes.clone() {
             state.core.greet(home, &mut state.effects);
         }
@@ -137,10 +155,17 @@ impl Actor for DecodeLoop {
             DecodeMsg::Done(done) => {
                 let report = done.result?;
                 state.args.progress.store(true, Ordering::Relaxed);
+                if let Some(seen) = &mut state.seen {
+                    seen.ended(done.elapsed);
+                }
                 state.core.done(now, report.outputs, &mut state.effects);
             }
             DecodeMsg::Launch => state.core.permit(now, &mut state.effects),
             DecodeMsg::Stand => state.standing = Pace::default(),
+            DecodeMsg::Thresholds(thresholds) => {
+                state.core.set_thresholds(now, thresholds, &mut state.effects);
+            }
+            DecodeMsg::Observe => state.tell(),
             DecodeMsg::Wake => {
                 state.timer = None;
                 state.core.tick(now, &mut state.effects);
@@ -161,11 +186,17 @@ impl State {
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::Say { to, says } => {
+                    if let Some(seen) = &mut self.seen {
+                        seen.reported(&says);
+                    }
                     let about = self.args.faults.about(|about| model_words(&says, about));
                     self.args.say(to, says);
                     self.args.at(Stage::Said, &about)?;
                 }
                 Effect::Run(job) => {
+                    if let Some(seen) = &mut self.seen {
+                        seen.begins(&job, self.core.live());
+                    }
                     self.args.engine.run(self.args.host.life, job)?;
                     let about = self.args.faults.about(|about| about.push("job"));
                     self.args.at(Stage::Said, &about)?;
@@ -173,6 +204,14 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Tells the Tuner what was seen.
+    fn tell(&mut self) {
+        if let (Some(tuner), Some(seen)) = (&self.args.tuner, &mut self.seen) {
+            let (seen, live) = seen.take();
+            tuner.cast(TunerMsg::Seen { seen, live });
+        }
     }
 
     /// Tells the Pacer how this model stands, if that is news.
@@ -201,6 +240,7 @@ impl State {
             held: self.core.held(),
             blocks_used: self.core.blocks_used(),
             live: self.core.live(),
+            threshold: self.core.threshold(),
             counters: self.core.counters(),
         }
     }
@@ -227,7 +267,8 @@ impl DecodeMsg {
             Self::Home(says) => home_words(says, about),
             Self::Done(_) => about.push("step"),
             Self::Launch => about.push("launch"),
-            Self::Stand | Self::Wake | Self::Tick | Self::Inspect(_) => {}
+            Self::Thresholds(_) => about.push("thresholds"),
+            Self::Stand | Self::Observe | Self::Wake | Self::Tick | Self::Inspect(_) => {}
         }
     }
 }

@@ -10,8 +10,10 @@ use crate::decode_loop::DecodeMsg;
 use crate::pacer::PacerMsg;
 use crate::peer_loop::PeerMsg;
 use crate::seat::Seat;
+use crate::tuner::TunerMsg;
 use ractor::RpcReplyPort;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::{
     Adoption, Failure, Outcome, PoolSize, Progress, Request, RequestId, Standing,
@@ -39,6 +41,9 @@ pub(crate) struct Inner {
     pub(crate) http: Seat<()>,
     /// Where models run in rounds.
     pub(crate) pacer: Option<Seat<PacerMsg>>,
+    /// Where thresholds follow what is measured, and how often they were changed.
+    pub(crate) tuner: Option<Seat<TunerMsg>>,
+    pub(crate) tuned: Arc<AtomicU64>,
     /// The entry model of each route.
     pub(crate) entries: Vec<ModelIx>,
     /// One permit for each request that may be in flight.
@@ -136,6 +141,11 @@ impl Gateway {
         let mut models = self.inner.models.iter();
         !self.inner.permits.is_closed()
             && models.all(|m| m.client.is_occupied() && m.decode.is_occupied())
+    }
+
+    /// How often thresholds were changed for better ones.
+    pub fn tuned(&self) -> u64 {
+        self.inner.tuned.load(Ordering::Relaxed)
     }
 
     /// A look at the tree of actors, and a hand to kill with.

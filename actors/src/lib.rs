@@ -8,6 +8,7 @@
 //! │   └─ PeerLoop               the only door to other subservers, both ways
 //! ├─ Subserver "large"          the same three
 //! ├─ Pacer                      only where models run in rounds
+//! ├─ Tuner                      only where thresholds follow what is measured
 //! └─ Http                       the accept loop; connections are tasks, not children
 //! ```
 //!
@@ -25,8 +26,10 @@ mod node;
 mod pacer;
 mod peer_loop;
 mod seat;
+mod seen;
 mod spec;
 mod subserver;
+mod tuner;
 
 pub use admin::{Admin, Branch, ModelView, Target, Tree};
 pub use client_loop::ClientView;
@@ -36,5 +39,5 @@ pub use gateway::{Event, Gateway, Session};
 pub use http::Service;
 pub use node::{Node, StartError};
 pub use seat::SeatView;
-pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec, Scheduler};
+pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec, Scheduler, Tuning};
 pub use tokenrouter_policies::Budget;

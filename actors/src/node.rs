@@ -1,24 +1,26 @@
 //! Node: root supervisor of everything that runs in this process.
-//! Parent: none.  Children: a Subserver for each model, Http, perhaps a Pacer.  Talks to: nobody; it hands out seats.
+//! Parent: none.  Children: a Subserver for each model, Http, perhaps a Pacer and a Tuner.  Talks to: nobody; it hands out seats.
 //! After a restart: there is none. A node that gives up says why, and the process ends.
 //!
 //! It holds what outlives every loop: engines with their weights and KV pools, seats, and the counts of lives.
 
 use crate::admin::Target;
 use crate::clock::{Clock, Lives, process_start};
-use crate::decode_loop::DecodeMsg;
 use crate::gateway::{Gateway, Inner, Model};
 use crate::http::{Http, Service};
-use crate::pacer::{PacerActor, PacerArgs, PacerMsg};
 use crate::seat::{Address, Chair, Death, Waiting};
-use crate::spec::{ModelSpec, NodeSpec, Scheduler};
+use crate::spec::{ModelSpec, NodeSpec};
 use crate::subserver::{Chairs, Exhausted, Subserver, SubserverArgs};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use std::sync::Arc;
 use tokenrouter_policies::{ModelIx, Tally};
-use tokenrouter_protocol::{Rhythm, Route};
+use tokenrouter_protocol::Route;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+
+mod aides;
+
+use aides::Aides;
 
 /// A running node.
 #[derive(Debug)]
@@ -43,8 +45,9 @@ impl Node {
         let permits = Arc::new(Semaphore::new(spec.limits.requests));
         let requests_max = spec.limits.requests;
         let entries = spec.routes.iter().map(|r| r.entry).collect();
-        let pacer = Pacing::new(spec.scheduler);
-        let children = children(spec, pacer.as_ref());
+        let clock = Clock::start();
+        let aides = Aides::new(&spec, clock);
+        let children = children(spec, clock, &aides);
         let http = Chair::new();
         let models = children.iter().map(|child| Model {
             subserver: child.chairs.subserver.seat(),
@@ -54,10 +57,18 @@ impl Node {
             pool: child.engine.pool(),
         });
         let (models, seat) = (models.collect(), http.seat());
-        let pacer_seat = pacer.as_ref().map(|pacer| pacer.chair.seat());
-        let inner = Inner { models, http: seat, pacer: pacer_seat, entries, permits, requests_max };
+        let inner = Inner {
+            models,
+            http: seat,
+            pacer: aides.pacer(),
+            tuner: aides.tuner(),
+            tuned: Arc::clone(&aides.changes),
+            entries,
+            permits,
+            requests_max,
+        };
         let (failed, failure) = watch::channel(None);
-        let args = Args { children, http, pacer, failed };
+        let args = Args { children, http, aides, failed };
         let (actor, ended) = Actor::spawn(None, NodeActor, args).await?;
         Ok(Self { actor, ended, gateway: Gateway::new(inner), failure })
     }
@@ -108,7 +119,7 @@ struct NodeActor;
 struct Args {
     children: Vec<SubserverArgs>,
     http: Chair<()>,
-    pacer: Option<Pacing>,
+    aides: Aides,
     failed: watch::Sender<Option<String>>,
 }
 
@@ -117,21 +128,6 @@ struct State {
     service: Option<Service>,
     /// Deaths of each subserver, then of everybody else.
     tallies: Vec<Tally>,
-}
-
-/// The Pacer's place and what it is to do.
-struct Pacing {
-    chair: Chair<PacerMsg>,
-    rhythm: Rhythm,
-}
-
-impl Pacing {
-    fn new(scheduler: Scheduler) -> Option<Self> {
-        match scheduler {
-            Scheduler::Asynchronous => None,
-            Scheduler::Rounds(rhythm) => Some(Self { chair: Chair::new(), rhythm }),
-        }
-    }
 }
 
 impl Actor for NodeActor {
@@ -151,7 +147,7 @@ impl Actor for NodeActor {
         for index in 0..state.args.children.len() {
             state.start(index, &myself).await?;
         }
-        state.pace(&myself).await?;
+        state.args.aides.start(&state.args.children, &myself).await?;
         Ok(state)
     }
 
@@ -186,16 +182,17 @@ impl Actor for NodeActor {
             return state.start(index, &myself).await;
         }
         let http = state.args.http.is(id);
-        let pacer = state.args.pacer.as_ref().is_some_and(|pacer| pacer.chair.is(id));
-        if !http && !pacer {
-            return Ok(());
-        }
-        let name = if http { "Http" } else { "Pacer" };
+        let aide = state.args.aides.name(id);
+        let Some(name) = aide.or(http.then_some("Http")) else { return Ok(()) };
+        state.args.aides.leave(id);
         if !killed && state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
             return state.give_up(&myself, format!("{name} cannot be kept alive: {reason}"));
         }
         tracing::warn!(reason, "{name} died");
-        if http { state.serve(&myself).await } else { state.pace(&myself).await }
+        match http {
+            true => state.serve(&myself).await,
+            false => state.args.aides.start(&state.args.children, &myself).await,
+        }
     }
 }
 
@@ -219,21 +216,6 @@ impl State {
         Ok(())
     }
 
-    async fn pace(&self, myself: &ActorRef<NodeMsg>) -> Result<(), ActorProcessingErr> {
-        let Some(Pacing { chair, rhythm }) = &self.args.pacer else { return Ok(()) };
-        let decode = self.args.children.iter().map(|child| child.chairs.decode.seat()).collect();
-        let clock = self.args.children.first().map_or_else(Clock::start, |child| child.clock);
-        let args = PacerArgs { rhythm: *rhythm, decode, clock };
-        let (actor, _) =
-            PacerActor::spawn_linked(None, PacerActor, args, myself.get_cell()).await?;
-        chair.take(Address::new(actor, Waiting::default()));
-        // Those that spoke while nobody sat there speak again.
-        for child in &self.args.children {
-            child.chairs.decode.seat().cast(DecodeMsg::Stand);
-        }
-        Ok(())
-    }
-
     fn give_up(
         &mut self,
         myself: &ActorRef<NodeMsg>,
@@ -247,8 +229,8 @@ impl State {
 }
 
 /// What each subserver is started with: chairs for all first, so that each knows the others' seats.
-fn children(spec: NodeSpec, pacer: Option<&Pacing>) -> Vec<SubserverArgs> {
-    let (clock, process) = (Clock::start(), process_start());
+fn children(spec: NodeSpec, clock: Clock, aides: &Aides) -> Vec<SubserverArgs> {
+    let process = process_start();
     let routes: Arc<[Route]> = spec
         .routes
         .iter()
@@ -279,7 +261,9 @@ fn children(spec: NodeSpec, pacer: Option<&Pacing>) -> Vec<SubserverArgs> {
         through_wire: spec.through_wire,
         faults: spec.faults.clone(),
         clock,
-        pacer: pacer.map(|pacer| pacer.chair.seat()),
+        pacer: aides.pacer(),
+        tuner: aides.tuner(),
+        thresholds: aides.thresholds(index),
         model_lives: Lives::new(process),
         home_lives: Lives::new(process),
         chairs,

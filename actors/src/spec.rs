@@ -5,6 +5,8 @@ use crate::faults::Faults;
 use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_engine::Engine;
+use tokenrouter_policies::planner::Plan;
+use tokenrouter_policies::tuner::TunerConfig;
 use tokenrouter_policies::{Budget, ModelIx, Policy};
 use tokenrouter_protocol::{BatchLimits, Rhythm, Vocabulary};
 
@@ -17,6 +19,8 @@ pub struct NodeSpec {
     pub routes: Vec<RouteSpec>,
     /// Who waits for whom.
     pub scheduler: Scheduler,
+    /// Thresholds that follow what is measured, for groups of models that share requests.
+    pub tunings: Vec<Tuning>,
     /// The bounds.
     pub limits: Limits,
     /// Encodes and decodes every message between subservers as if it crossed the network.
@@ -57,6 +61,21 @@ pub enum Scheduler {
     Asynchronous,
     /// All models launch in rounds, when every live request waits; their thresholds are not asked.
     Rounds(Rhythm),
+}
+
+/// Thresholds that follow what is measured. Lists go by the place of a model in the group.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// The models of the group.
+    pub models: Vec<ModelIx>,
+    /// Which of them have thresholds that may be changed.
+    pub tuned: Vec<bool>,
+    /// The most requests in flight.
+    pub live_max: u32,
+    /// How.
+    pub config: TunerConfig,
+    /// What to begin with.
+    pub plan: Plan,
 }
 
 /// Bounds of a node.

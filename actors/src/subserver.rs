@@ -13,12 +13,14 @@ use crate::pacer::PacerMsg;
 use crate::peer_loop::{PeerArgs, PeerLoop, PeerMsg};
 use crate::seat::{Address, Chair, Death, Seat, Waiting};
 use crate::spec::Limits;
+use crate::tuner::TunerMsg;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokenrouter_engine::Engine;
-use tokenrouter_policies::{ModelIx, Tally};
+use tokenrouter_policies::{ModelIx, Tally, Thresholds};
 use tokenrouter_protocol::{BatchLimits, HomeConfig, HomeId, HostConfig, Route};
+use tokio::sync::watch;
 
 /// What it is started with. Cloned for every restart.
 #[derive(Clone)]
@@ -34,6 +36,10 @@ pub(crate) struct SubserverArgs {
     pub(crate) clock: Clock,
     /// Who lets it launch; nobody where it launches by itself.
     pub(crate) pacer: Option<Seat<PacerMsg>>,
+    /// Who asks what was seen, where anybody does.
+    pub(crate) tuner: Option<Seat<TunerMsg>>,
+    /// The thresholds that hold now.
+    pub(crate) thresholds: watch::Receiver<Thresholds>,
     /// The lives of the model and of the home, counted by Node.
     pub(crate) model_lives: Lives,
     pub(crate) home_lives: Lives,
@@ -199,7 +205,10 @@ impl State {
             life: args.model_lives.next(),
             routes: Arc::clone(&args.routes),
             pool: args.engine.pool(),
-            batch: args.batch.clone(),
+            batch: BatchLimits {
+                thresholds: args.thresholds.borrow().clone(),
+                ..args.batch.clone()
+            },
             paced: args.pacer.is_some(),
             grace: args.limits.grace,
         };
@@ -209,6 +218,7 @@ impl State {
             client: args.chairs.client.seat(),
             peer: args.chairs.peer.seat(),
             pacer: args.pacer.clone(),
+            tuner: args.tuner.clone(),
             homes: homes(args.clients.len()),
             clock: args.clock,
             progress: Arc::clone(&self.progress),

@@ -27,6 +27,7 @@ async fn tree(State(app): State<App>) -> Json<Value> {
         names.iter().zip(&tree.subservers).map(|(name, branch)| subserver(name, branch)).collect();
     children.push(seat("http", &tree.http));
     children.extend(tree.pacer.map(|pacer| seat("pacer", &pacer)));
+    children.extend(tree.tuner.map(|tuner| seat("tuner", &tuner)));
     Json(json!({"actor": "node", "children": children}))
 }
 
@@ -92,6 +93,9 @@ fn target(actor: &str, models: &[String]) -> Option<Target> {
     if actor == "pacer" {
         return Some(Target::Pacer);
     }
+    if actor == "tuner" {
+        return Some(Target::Tuner);
+    }
     let (model, role) = actor.rsplit_once('/')?;
     let model = ModelIx(models.iter().position(|name| name == model)? as u8);
     match role {
@@ -106,5 +110,5 @@ fn target(actor: &str, models: &[String]) -> Option<Target> {
 fn known(models: &[String]) -> String {
     let roles = "{client,decode,peer,subserver}";
     let names: Vec<String> = models.iter().map(|model| format!("{model}/{roles}")).collect();
-    format!("http, pacer (where models run in rounds), {}", names.join(", "))
+    format!("http, pacer and tuner (where the topology has them), {}", names.join(", "))
 }

@@ -8,7 +8,7 @@ use crate::prompt::Template;
 use crate::tokenizer::{self, Tokenizer};
 use std::num::NonZero;
 use std::sync::Arc;
-use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec};
+use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec, Tuning};
 use tokenrouter_config::{Bytes, Error, Topology};
 use tokenrouter_engine::{Arch, BLOCK, Device, Engine, Footprint, LoadOptions, ModelFiles, Runner};
 use tokenrouter_policies::route::baseline::Always;
@@ -30,6 +30,8 @@ pub struct Plan {
     catalog: Arc<Catalog>,
     /// When each model launches.
     batches: Vec<BatchLimits>,
+    /// Whose thresholds follow what is measured.
+    tunings: Vec<Tuning>,
 }
 
 /// One model of a plan.
@@ -82,7 +84,8 @@ impl Plan {
         let catalog = Arc::new(catalog(&models, &routes));
         check_languages(&topology, &catalog, &models)?;
         let batches = batching::batches(&topology, &catalog)?;
-        Ok(Self { topology, models, routes, catalog, batches })
+        let tunings = batching::tunings(&topology, &catalog)?;
+        Ok(Self { topology, models, routes, catalog, batches, tunings })
     }
 
     /// The topology.
@@ -138,6 +141,7 @@ impl Plan {
             models,
             routes: self.routes,
             scheduler: batching::scheduler(&self.topology),
+            tunings: self.tunings,
             limits,
             through_wire: false,
             faults: Faults::default(),

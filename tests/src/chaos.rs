@@ -291,6 +291,7 @@ impl Hail {
             Target::Subserver(_) => "subserver",
             Target::Http => "http",
             Target::Pacer => "pacer",
+            Target::Tuner => "tuner",
         };
         let mut toll = self.toll.lock().unwrap();
         *toll.kinds.entry(kind).or_default() += 1;

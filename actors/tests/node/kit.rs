@@ -49,6 +49,7 @@ pub(crate) fn spec(scripts: [Script; 2]) -> NodeSpec {
             route("mixed", Arc::new(Random { entry: LEFT, to: RIGHT, probability: 0.5 })),
         ],
         scheduler: Scheduler::default(),
+        tunings: Vec::new(),
         limits: Limits::default(),
         through_wire: false,
         faults: Faults::default(),

@@ -26,6 +26,11 @@ impl Host {
         self.wake
     }
 
+    /// Ready requests at which a pass is launched while as many are alive as now.
+    pub fn threshold(&self) -> u32 {
+        self.config.batch.thresholds.at(self.live())
+    }
+
     /// From now on passes are launched by these thresholds.
     pub fn set_thresholds(&mut self, now: Time, thresholds: Thresholds, out: &mut Vec<Effect>) {
         self.config.batch.thresholds = thresholds;

@@ -1,8 +1,11 @@
 //! When each model launches: its batching settings, checked against the routes that its requests take.
 
 use crate::catalog::Catalog;
-use tokenrouter_actors::Scheduler;
-use tokenrouter_config::{Error, SchedulerMode, Threshold, Topology};
+use std::fs;
+use tokenrouter_actors::{Scheduler, Tuning};
+use tokenrouter_config::{Error, Objective, SchedulerMode, Threshold, Topology, Tune};
+use tokenrouter_policies::planner::{self, Aim, Plan, StepTimes, System};
+use tokenrouter_policies::tuner::TunerConfig;
 use tokenrouter_policies::{ModelIx, Thresholds, batching};
 use tokenrouter_protocol::{BatchLimits, Rhythm};
 
@@ -50,6 +53,92 @@ pub(super) fn limits(topology: &Topology, name: &str) -> Result<BatchLimits, Err
         thresholds,
         max_wait: batching.max_wait,
     })
+}
+
+/// What the Tuner is to keep up: the groups of models of which some have `auto` for their threshold. Where a plan is named
+/// and is of just these models it begins with that, and else with launching as soon as anybody is ready.
+///
+/// # Errors
+/// A plan that cannot be read or used.
+pub(super) fn tunings(topology: &Topology, catalog: &Catalog) -> Result<Vec<Tuning>, Error> {
+    let auto = |model: &ModelIx| {
+        let batching = topology.batching.get(&catalog.models[model.index()]);
+        batching.is_some_and(|batching| batching.threshold == Threshold::Auto)
+    };
+    let plan = stored(topology)?;
+    let live_max = u32::try_from(topology.limits.requests).unwrap_or(u32::MAX);
+    let mut tunings = Vec::new();
+    for models in groups(catalog) {
+        let tuned: Vec<bool> = models.iter().map(auto).collect();
+        if !tuned.contains(&true) {
+            continue;
+        }
+        let names: Vec<&str> = models.iter().map(|m| catalog.models[m.index()].as_str()).collect();
+        let plan = match &plan {
+            Some(stored) if stored.models == names => stored.plan.clone(),
+            _ => Plan::eager(unknown(catalog, &models), aim(topology)),
+        };
+        tunings.push(Tuning { models, tuned, live_max, config: config(topology), plan });
+    }
+    Ok(tunings)
+}
+
+/// A plan in a file, as `tokenrouter plan` writes it.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct StoredPlan {
+    /// The models, by name, in the order of the plan.
+    pub models: Vec<String>,
+    /// The plan.
+    pub plan: Plan,
+}
+
+fn stored(topology: &Topology) -> Result<Option<StoredPlan>, Error> {
+    let Some(path) = &topology.scheduler.plan else { return Ok(None) };
+    let fault = |reason: String| {
+        let hint = "make it with `tokenrouter plan TOPOLOGY --out FILE`";
+        topology.error(&["scheduler", "plan"], format!("{}: {reason}; {hint}", path.display()))
+    };
+    let text = fs::read_to_string(path).map_err(|e| fault(e.to_string()))?;
+    let stored: StoredPlan = serde_json::from_str(&text).map_err(|e| fault(e.to_string()))?;
+    stored.plan.thresholds().map_err(|e| fault(e.to_string()))?;
+    stored.plan.system.validate().map_err(|e| fault(e.to_string()))?;
+    let unknown = stored.models.iter().find(|name| !topology.models.contains_key(*name));
+    match unknown {
+        Some(name) => Err(fault(format!("it is of a model `{name}`, which the topology has not"))),
+        None => Ok(Some(stored)),
+    }
+}
+
+fn config(topology: &Topology) -> TunerConfig {
+    // Nothing is concluded where the plan is to stay.
+    let moves_min = match topology.scheduler.tune {
+        Tune(true) => TunerConfig::default().moves_min,
+        Tune(false) => f64::INFINITY,
+    };
+    TunerConfig { aim: aim(topology), moves_min, ..TunerConfig::default() }
+}
+
+fn aim(topology: &Topology) -> Aim {
+    let objective = match topology.scheduler.objective {
+        Objective::Throughput => planner::Objective::Throughput,
+        Objective::P99Tpot(limit) => planner::Objective::P99Tpot(limit.as_secs_f64()),
+    };
+    Aim { objective, ..Aim::default() }
+}
+
+/// Models of which nothing is known yet: what is seen soon counts for more than this.
+fn unknown(catalog: &Catalog, models: &[ModelIx]) -> System {
+    let count = models.len();
+    let enters = |model: &ModelIx| catalog.routes.iter().filter(|r| r.entry == *model).count();
+    let entry = (0..count).max_by_key(|&at| enters(&models[at])).unwrap_or(0);
+    System {
+        entry,
+        times: vec![StepTimes::fixed(0.01); count],
+        moves: vec![vec![1.0 / count as f64; count]; count],
+        commits: vec![vec![1.0; count]; count],
+        caps: vec![None; count],
+        tick: 0.001,
+    }
 }
 
 /// The models in groups: those that some route joins, directly or through others, are together.

@@ -34,7 +34,8 @@ fn eliminate(moves: &Moves, states: &[u32]) -> Vec<f64> {
     }
     let mut shares = vec![1.0];
     for k in 1..n {
-        shares.push((0..k).map(|i| shares[i] * table[i][k]).sum());
+        let inflow = shares.iter().zip(&table).map(|(share, row)| share * row[k]).sum();
+        shares.push(inflow);
     }
     let sum: f64 = shares.iter().sum();
     shares.into_iter().map(|share| share / sum).collect()

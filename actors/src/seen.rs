@@ -1,0 +1,65 @@
+//! What a DecodeLoop counts for the Tuner: where its requests went, and how long passes took. Nothing here is kept per
+//! request, and nothing is counted where nobody asks.
+
+use std::time::Duration;
+use tokenrouter_policies::ModelIx;
+use tokenrouter_policies::planner::Observations;
+use tokenrouter_protocol::{Job, ModelSays, ModelWord, RowOutcome};
+
+/// A pass with more new tokens than this for one row says nothing of passes that decode.
+const SHORT: usize = 16;
+
+/// The counts of one model.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    model: usize,
+    observations: Observations,
+    /// Rows of the pass that is running, if it only decodes.
+    rows: Option<u32>,
+    /// The most live requests.
+    live: u32,
+}
+
+impl Seen {
+    /// Nothing yet.
+    pub(crate) fn new(model: ModelIx, models: usize) -> Self {
+        let observations = Observations::new(models);
+        Self { model: model.index(), observations, rows: None, live: 0 }
+    }
+
+    /// A pass begins.
+    pub(crate) fn begins(&mut self, job: &Job, live: u32) {
+        let decodes = !job.rows.is_empty() && job.rows.iter().all(|row| row.tokens.len() <= SHORT);
+        self.rows = decodes.then_some(job.rows.len() as u32);
+        self.live = self.live.max(live);
+    }
+
+    /// The pass is done.
+    pub(crate) fn ended(&mut self, elapsed: Duration) {
+        if let Some(rows) = self.rows.take() {
+            self.observations.stepped(self.model, rows, 1.0, elapsed.as_secs_f64());
+        }
+    }
+
+    /// The model reports where requests go.
+    pub(crate) fn reported(&mut self, says: &ModelSays) {
+        for word in &says.words {
+            let ModelWord::Row(row) = word else { continue };
+            let to = match row.outcome {
+                // A part of a prompt was fed.
+                RowOutcome::Going if row.tokens.is_empty() => continue,
+                RowOutcome::Going => self.model,
+                RowOutcome::Next { to, .. } => to.index(),
+                // The next request takes its place where it entered.
+                RowOutcome::Ended => row.rid.home.model.index(),
+            };
+            self.observations.moved(self.model, to, 1.0, row.tokens.len() as f64);
+        }
+    }
+
+    /// What was seen since this was last asked, and the most live requests.
+    pub(crate) fn take(&mut self) -> (Observations, u32) {
+        let none = Observations::new(self.observations.moves.len());
+        (std::mem::replace(&mut self.observations, none), std::mem::take(&mut self.live))
+    }
+}
