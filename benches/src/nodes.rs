@@ -6,7 +6,7 @@ use tokenrouter_actors::{
     Event, Faults, Gateway, Limits, ModelSpec, Node, NodeSpec, RouteSpec, Scheduler, StartError,
 };
 use tokenrouter_engine::Engine;
-use tokenrouter_policies::{ModelIx, Policy};
+use tokenrouter_policies::{ModelIx, Policy, Thresholds};
 use tokenrouter_protocol::{BatchLimits, Request};
 
 /// Starts a node with these engines and one route, which enters at the first.
@@ -14,16 +14,30 @@ use tokenrouter_protocol::{BatchLimits, Request};
 /// # Errors
 /// When an actor does not start.
 pub async fn start(engines: Vec<Engine>, policy: Arc<dyn Policy>) -> Result<Node, StartError> {
-    let model = |(index, engine)| ModelSpec {
+    let eager = vec![Thresholds::default(); engines.len()];
+    start_with(engines, policy, &eager).await
+}
+
+/// As [`start`], with thresholds for each model, and no bound on waiting.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with(
+    engines: Vec<Engine>,
+    policy: Arc<dyn Policy>,
+    thresholds: &[Thresholds],
+) -> Result<Node, StartError> {
+    let model = |(index, (engine, thresholds)): (usize, (Engine, &Thresholds))| ModelSpec {
         name: format!("model-{index}"),
         engine,
         vocabulary: vocabulary(),
-        batch: BatchLimits::default(),
+        batch: BatchLimits { thresholds: thresholds.clone(), ..BatchLimits::default() },
     };
     let spec = NodeSpec {
-        models: engines.into_iter().enumerate().map(model).collect(),
+        models: engines.into_iter().zip(thresholds).enumerate().map(model).collect(),
         routes: vec![RouteSpec { name: "bench".to_owned(), entry: ModelIx(0), policy }],
         scheduler: Scheduler::default(),
+        tunings: Vec::new(),
         limits: Limits::default(),
         through_wire: false,
         faults: Faults::default(),
