@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokenrouter_engine::{Done, Engine};
+use tokenrouter_policies::planner::Observations;
 use tokenrouter_policies::{ModelIx, Thresholds};
 use tokenrouter_protocol::host::{Counters, Effect};
 use tokenrouter_protocol::{HomeId, HomeSays, Host, HostConfig, Life, ModelSays, Pace, Parcel};
@@ -38,6 +39,8 @@ pub(crate) enum DecodeMsg {
     Thresholds(Thresholds),
     /// The Tuner asks what was seen.
     Observe,
+    /// Somebody outside asks what was seen.
+    Observed(RpcReplyPort<Observations>),
     /// Somebody has waited long enough for others.
     Wake,
     /// Time has passed.
@@ -92,7 +95,7 @@ pub(crate) struct State {
     mailbox: Address<DecodeMsg>,
     /// When it will be woken, and the timer.
     timer: Option<(Duration, Attached)>,
-    seen: Option<Seen>,
+    seen: Seen,
     /// How it last told the Pacer it stands.
     standing: Pace,
     _ticks: Attached,
@@ -117,7 +120,7 @@ impl Actor for DecodeLoop {
         };
         args.engine.attach(args.host.life, Arc::new(deliver));
         let core = Host::new(args.host.clone());
-        let seen = args.tuner.as_ref().map(|_| Seen::new(args.host.model, args.homes.len()));
+        let seen = Seen::new(args.host.model, args.homes.len());
         let mut state = State {
             core,
             effects: Vec::new(),
@@ -155,9 +158,7 @@ impl Actor for DecodeLoop {
             DecodeMsg::Done(done) => {
                 let report = done.result?;
                 state.args.progress.store(true, Ordering::Relaxed);
-                if let Some(seen) = &mut state.seen {
-                    seen.ended(done.elapsed);
-                }
+                state.seen.ended(done.elapsed);
                 state.core.done(now, report.outputs, &mut state.effects);
             }
             DecodeMsg::Launch => state.core.permit(now, &mut state.effects),
@@ -166,6 +167,10 @@ impl Actor for DecodeLoop {
                 state.core.set_thresholds(now, thresholds, &mut state.effects);
             }
             DecodeMsg::Observe => state.tell(),
+            DecodeMsg::Observed(reply) => {
+                // Whoever asked may be gone.
+                let _ = reply.send(state.seen.take().0);
+            }
             DecodeMsg::Wake => {
                 state.timer = None;
                 state.core.tick(now, &mut state.effects);
@@ -186,17 +191,13 @@ impl State {
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::Say { to, says } => {
-                    if let Some(seen) = &mut self.seen {
-                        seen.reported(&says);
-                    }
+                    self.seen.reported(&says);
                     let about = self.args.faults.about(|about| model_words(&says, about));
                     self.args.say(to, says);
                     self.args.at(Stage::Said, &about)?;
                 }
                 Effect::Run(job) => {
-                    if let Some(seen) = &mut self.seen {
-                        seen.begins(&job, self.core.live());
-                    }
+                    self.seen.begins(&job, self.core.live());
                     self.args.engine.run(self.args.host.life, job)?;
                     let about = self.args.faults.about(|about| about.push("job"));
                     self.args.at(Stage::Said, &about)?;
@@ -208,8 +209,8 @@ impl State {
 
     /// Tells the Tuner what was seen.
     fn tell(&mut self) {
-        if let (Some(tuner), Some(seen)) = (&self.args.tuner, &mut self.seen) {
-            let (seen, live) = seen.take();
+        if let Some(tuner) = &self.args.tuner {
+            let (seen, live) = self.seen.take();
             tuner.cast(TunerMsg::Seen { seen, live });
         }
     }
@@ -268,7 +269,8 @@ impl DecodeMsg {
             Self::Done(_) => about.push("step"),
             Self::Launch => about.push("launch"),
             Self::Thresholds(_) => about.push("thresholds"),
-            Self::Stand | Self::Observe | Self::Wake | Self::Tick | Self::Inspect(_) => {}
+            Self::Stand | Self::Observe | Self::Observed(_) => {}
+            Self::Wake | Self::Tick | Self::Inspect(_) => {}
         }
     }
 }

@@ -14,11 +14,13 @@ use crate::tuner::TunerMsg;
 use ractor::RpcReplyPort;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokenrouter_policies::ModelIx;
+use tokenrouter_policies::batching::{self, Unusable};
+use tokenrouter_policies::planner::Observations;
+use tokenrouter_policies::{ModelIx, Thresholds};
 use tokenrouter_protocol::{
     Adoption, Failure, Outcome, PoolSize, Progress, Request, RequestId, Standing,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 /// What a session gets. `Done` is the last.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,8 @@ pub(crate) struct Model {
     pub(crate) decode: Seat<DecodeMsg>,
     pub(crate) peer: Seat<PeerMsg>,
     pub(crate) pool: PoolSize,
+    /// When it launches, in this life and the next ones.
+    pub(crate) thresholds: Arc<watch::Sender<Thresholds>>,
 }
 
 /// What a home tells a session.
@@ -146,6 +150,32 @@ impl Gateway {
     /// How often thresholds were changed for better ones.
     pub fn tuned(&self) -> u64 {
         self.inner.tuned.load(Ordering::Relaxed)
+    }
+
+    /// What the models did since this was last asked: moves, commits, and how long passes that only decode took. A Tuner that
+    /// runs as well takes its share away.
+    pub async fn observed(&self) -> Observations {
+        let mut all = Observations::new(self.inner.models.len());
+        for model in &self.inner.models {
+            if let Some(seen) = ask(&model.decode, DecodeMsg::Observed).await {
+                all.merge(&seen);
+            }
+        }
+        all
+    }
+
+    /// Lets models launch by these thresholds from now on, one for each model by index.
+    ///
+    /// # Errors
+    /// Thresholds with which all requests could wait for each other for ever; then nothing is changed.
+    pub fn set_thresholds(&self, thresholds: &[Thresholds]) -> Result<(), Unusable> {
+        let most = u32::try_from(self.inner.requests_max).unwrap_or(u32::MAX);
+        batching::check(&thresholds.iter().collect::<Vec<_>>(), most)?;
+        for (model, new) in self.inner.models.iter().zip(thresholds) {
+            model.thresholds.send_replace(new.clone());
+            model.decode.cast(DecodeMsg::Thresholds(new.clone()));
+        }
+        Ok(())
     }
 
     /// A look at the tree of actors, and a hand to kill with.

@@ -49,12 +49,13 @@ impl Node {
         let aides = Aides::new(&spec, clock);
         let children = children(spec, clock, &aides);
         let http = Chair::new();
-        let models = children.iter().map(|child| Model {
+        let models = children.iter().enumerate().map(|(index, child)| Model {
             subserver: child.chairs.subserver.seat(),
             peer: child.chairs.peer.seat(),
             client: child.chairs.client.seat(),
             decode: child.chairs.decode.seat(),
             pool: child.engine.pool(),
+            thresholds: Arc::clone(&aides.thresholds[index]),
         });
         let (models, seat) = (models.collect(), http.seat());
         let inner = Inner {
@@ -263,7 +264,7 @@ fn children(spec: NodeSpec, clock: Clock, aides: &Aides) -> Vec<SubserverArgs> {
         clock,
         pacer: aides.pacer(),
         tuner: aides.tuner(),
-        thresholds: aides.thresholds(index),
+        thresholds: aides.thresholds[index].subscribe(),
         model_lives: Lives::new(process),
         home_lives: Lives::new(process),
         chairs,

@@ -1,5 +1,5 @@
-//! What a DecodeLoop counts for the Tuner: where its requests went, and how long passes took. Nothing here is kept per
-//! request, and nothing is counted where nobody asks.
+//! What a DecodeLoop counts on the side, for planning: where its requests went, and how long passes took. Nothing here is
+//! kept per request.
 
 use std::time::Duration;
 use tokenrouter_policies::ModelIx;

@@ -10,7 +10,6 @@ use crate::decode_loop::DecodeMsg;
 use crate::seat::{Address, Attached, Seat, Waiting};
 use crate::spec::Tuning;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -121,7 +120,7 @@ impl State {
         let live = std::mem::take(&mut self.live);
         for (group, Tuning { models, .. }) in self.args.groups.iter().enumerate() {
             let Some(mut tuner) = self.tuners[group].take() else { continue };
-            tuner.observe(now, &within(&seen, models));
+            tuner.observe(now, &seen.among(&places(models)));
             let myself = self.myself.clone();
             let planned = tokio::task::spawn_blocking(move || {
                 let change = tuner.revise(live).map(Box::new);
@@ -182,19 +181,6 @@ impl State {
     }
 }
 
-/// What was seen of these models alone, by their places among them.
-fn within(seen: &Observations, models: &[ModelIx]) -> Observations {
-    let mut own = Observations::new(models.len());
-    let places: BTreeMap<usize, usize> =
-        models.iter().enumerate().map(|(place, model)| (model.index(), place)).collect();
-    for (&from, &at) in &places {
-        for (&to, &there) in &places {
-            let moved = seen.moves[from][to];
-            own.moved(at, there, moved.count, moved.committed);
-        }
-        for (&batch, steps) in &seen.steps[from] {
-            own.stepped(at, batch, steps.count, steps.seconds);
-        }
-    }
-    own
+fn places(models: &[ModelIx]) -> Vec<usize> {
+    models.iter().map(|model| model.index()).collect()
 }

@@ -21,7 +21,7 @@ pub(super) struct Aides {
     pacer: Option<(Chair<PacerMsg>, Rhythm)>,
     tuner: Option<(Chair<TunerMsg>, Arc<[Tuning]>)>,
     /// What holds for each model now.
-    thresholds: Vec<Arc<watch::Sender<Thresholds>>>,
+    pub(super) thresholds: Vec<Arc<watch::Sender<Thresholds>>>,
     /// Changes of thresholds so far.
     pub(super) changes: Arc<AtomicU64>,
     clock: Clock,
@@ -50,11 +50,6 @@ impl Aides {
 
     pub(super) fn tuner(&self) -> Option<Seat<TunerMsg>> {
         self.tuner.as_ref().map(|(chair, _)| chair.seat())
-    }
-
-    /// The thresholds that hold for a model now.
-    pub(super) fn thresholds(&self, model: usize) -> watch::Receiver<Thresholds> {
-        self.thresholds[model].subscribe()
     }
 
     /// What the aide is called that sits there.

@@ -7,3 +7,4 @@ mod faults;
 mod kit;
 mod replies;
 mod schedulers;
+mod tuner;

@@ -74,6 +74,19 @@ impl Observations {
         }
     }
 
+    /// What was seen of these models alone, by their places in the list.
+    pub fn among(&self, models: &[usize]) -> Self {
+        let mut own = Self::new(models.len());
+        for (at, &from) in models.iter().enumerate() {
+            for (there, &to) in models.iter().enumerate() {
+                let moved = self.moves[from][to];
+                own.moved(at, there, moved.count, moved.committed);
+            }
+            own.steps[at].clone_from(&self.steps[from]);
+        }
+        own
+    }
+
     /// Makes everything count less, by this share of what it did.
     pub fn fade(&mut self, kept: f64) {
         for moved in self.moves.iter_mut().flatten() {
@@ -113,6 +126,17 @@ mod tests {
         second.fade(0.5);
         assert_eq!(second.moves_from(0), 3.0);
         assert_eq!(second.steps[1][&2], Steps { count: 0.5, seconds: 0.125 });
+    }
+
+    #[test]
+    fn some_of_the_models_are_seen_by_their_places_among_them() {
+        let mut seen = Observations::new(3);
+        seen.moved(2, 0, 4.0, 3.0);
+        seen.moved(2, 1, 9.0, 9.0);
+        seen.stepped(0, 2, 1.0, 0.5);
+        let some = seen.among(&[2, 0]);
+        assert_eq!(some.moves[0][1], Moved { count: 4.0, committed: 3.0 });
+        assert_eq!((some.moves_from(0), some.steps[1][&2].seconds), (4.0, 0.5));
     }
 
     #[test]
