@@ -12,13 +12,15 @@ use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec, Tuning}
 use tokenrouter_config::{Bytes, Error, Topology};
 use tokenrouter_engine::{Arch, BLOCK, Device, Engine, Footprint, LoadOptions, ModelFiles, Runner};
 use tokenrouter_policies::route::baseline::Always;
-use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster};
+use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster, SignalSet};
 use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
 
 mod batching;
 mod found;
 mod memory;
 
+pub use batching::StoredPlan;
+pub(crate) use batching::objective;
 use found::{Found, NamedHead};
 
 /// A checked topology with all it needs, not yet loaded.
@@ -108,6 +110,16 @@ impl Plan {
         let mut models: Vec<usize> = (0..self.models.len()).collect();
         models.sort_by_key(|&index| self.models[index].arch.footprint().weights);
         models.into_iter().map(|index| ModelIx(index as u8)).collect()
+    }
+
+    /// When a model launches.
+    pub fn batch(&self, model: ModelIx) -> &BatchLimits {
+        &self.batches[model.index()]
+    }
+
+    /// The signals that a route's policy needs at a model.
+    pub fn needs(&self, route: &Route, model: ModelIx) -> SignalSet {
+        self.routes[route.index.index()].policy.needs(model)
     }
 
     /// Loads one model alone, for work that needs no node, with a cache of `positions`.

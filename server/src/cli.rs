@@ -1,8 +1,10 @@
 //! The command line.
 
-use crate::commands::eval::{Problems, Sweep};
+use crate::commands::Problems;
+use crate::commands::eval::Sweep;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 use tokenrouter_config::{Setting, Sources};
 
 /// Several language models that write one reply together, behind one OpenAI-compatible server.
@@ -23,6 +25,8 @@ pub enum Command {
     Check(Check),
     /// Measure accuracy and the share of each model's tokens, route by route
     Eval(Eval),
+    /// Find the best thresholds of delayed batching, from numbers or from a topology that is profiled on this machine
+    Plan(Plan),
     /// Turn a router head as its makers publish it into the two files that a topology can name
     ConvertHead(ConvertHead),
 }
@@ -91,6 +95,90 @@ pub struct Eval {
     pub log: Log,
 }
 
+/// `plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The topology file to profile on this machine; the built-in demo if neither it nor --times is given
+    #[arg(conflicts_with = "times")]
+    pub topology: Option<PathBuf>,
+    /// How many requests are alive; a topology is planned for 1 to so many
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub live: u32,
+    /// The most time per token that 99 of 100 replies may take in the mean, such as 80ms; a topology's own objective if
+    /// nothing is said
+    #[arg(long, value_name = "TIME", value_parser = tokenrouter_config::units::parse_duration)]
+    pub p99_tpot: Option<Duration>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Numbers.
+    #[command(flatten)]
+    pub numbers: Numbers,
+    /// What is measured of a topology.
+    #[command(flatten)]
+    pub profile: Profile,
+    /// Logging.
+    #[command(flatten)]
+    pub log: Log,
+}
+
+/// Numbers in place of a topology.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "From numbers")]
+pub struct Numbers {
+    /// Milliseconds of each model's forward pass: 6.0,27.9; or by how many requests are in it: 1:6.0/8:7.5,27.9
+    #[arg(long, requires_all = ["moves", "commits"])]
+    pub times: Option<String>,
+    /// How likely a request goes from each model to each, a row for each model: 0.65,0.35/1,0
+    #[arg(long, requires = "times")]
+    pub moves: Option<String>,
+    /// How many tokens each of these moves commits: 1,0/1,0
+    #[arg(long, requires = "times")]
+    pub commits: Option<String>,
+    /// The most requests in a pass of each model, 0 for no limit: 0,4
+    #[arg(long, requires = "times")]
+    pub caps: Option<String>,
+    /// The model where requests enter, from 0
+    #[arg(long, requires = "times", default_value_t = 0)]
+    pub entry: usize,
+    /// The grain of time in milliseconds; a tenth of the shortest step, and at most 0.1, if nothing is said
+    #[arg(long, requires = "times")]
+    pub tick: Option<f64>,
+    /// Say only what these thresholds bring: 1,3
+    #[arg(long, requires = "times", value_delimiter = ',')]
+    pub thresholds: Vec<u32>,
+}
+
+/// What is measured of a topology.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "From a topology")]
+pub struct Profile {
+    /// The route whose requests are measured; the first that joins models if none is named
+    #[arg(long, conflicts_with = "times")]
+    pub route: Option<String>,
+    /// How many of the built-in problems to put to it, or a file of problems as for eval
+    #[arg(long, value_name = "N|FILE", conflicts_with = "times")]
+    pub problems: Option<Problems>,
+    /// The most tokens of a reply
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_tokens: u32,
+    /// Positions of context at which passes are timed
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 512])]
+    pub contexts: Vec<u32>,
+    /// A file for the plan, for `scheduler: { plan: FILE }` and `threshold: auto`
+    #[arg(long, value_name = "FILE.json", conflicts_with = "times")]
+    pub out: Option<PathBuf>,
+    /// A file for a picture of throughput over thresholds
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "times")]
+    pub svg: Option<PathBuf>,
+    /// Also run the thresholds, and set what they bring beside what was predicted
+    #[arg(long, conflicts_with = "times")]
+    pub verify: bool,
+    /// How long to run each of them
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = tokenrouter_config::units::parse_duration)]
+    pub verify_time: Duration,
+}
+
 /// `convert-head`
 #[derive(Debug, Args)]
 pub struct ConvertHead {
@@ -131,6 +219,13 @@ impl Check {
 }
 
 impl Eval {
+    /// Where the settings come from.
+    pub fn sources(&self) -> Sources {
+        sources(&self.topology, self.log.settings())
+    }
+}
+
+impl Plan {
     /// Where the settings come from.
     pub fn sources(&self) -> Sources {
         sources(&self.topology, self.log.settings())

@@ -9,10 +9,15 @@ use std::process::ExitCode;
 use tokenrouter_config::{Error as TopologyError, LogFormat, Topology};
 use tracing_subscriber::EnvFilter;
 
+mod chart;
 pub mod check;
 pub mod convert_head;
 pub mod eval;
+pub mod plan;
+mod problem;
 pub mod serve;
+
+pub use problem::Problems;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +54,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::ConvertHead(arguments) => convert_head::run(&arguments),
     };
     match result {

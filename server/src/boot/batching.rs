@@ -4,7 +4,7 @@ use crate::catalog::Catalog;
 use std::fs;
 use tokenrouter_actors::{Scheduler, Tuning};
 use tokenrouter_config::{Error, Objective, SchedulerMode, Threshold, Topology, Tune};
-use tokenrouter_policies::planner::{self, Aim, Plan, StepTimes, System};
+use tokenrouter_policies::planner::{self, Aim, Plan, Prediction, StepTimes, System};
 use tokenrouter_policies::tuner::TunerConfig;
 use tokenrouter_policies::{ModelIx, Thresholds, batching};
 use tokenrouter_protocol::{BatchLimits, Rhythm};
@@ -75,8 +75,8 @@ pub(super) fn tunings(topology: &Topology, catalog: &Catalog) -> Result<Vec<Tuni
         }
         let names: Vec<&str> = models.iter().map(|m| catalog.models[m.index()].as_str()).collect();
         let plan = match &plan {
-            Some(stored) if stored.models == names => stored.plan.clone(),
-            _ => Plan::eager(unknown(catalog, &models), aim(topology)),
+            Some(stored) => widen(stored, &names, unknown(catalog, &models)),
+            None => Plan::eager(unknown(catalog, &models), aim(topology)),
         };
         tunings.push(Tuning { models, tuned, live_max, config: config(topology), plan });
     }
@@ -119,11 +119,44 @@ fn config(topology: &Topology) -> TunerConfig {
 }
 
 fn aim(topology: &Topology) -> Aim {
-    let objective = match topology.scheduler.objective {
+    Aim { objective: objective(topology), ..Aim::default() }
+}
+
+/// What thresholds are to reach.
+pub(crate) fn objective(topology: &Topology) -> planner::Objective {
+    match topology.scheduler.objective {
         Objective::Throughput => planner::Objective::Throughput,
         Objective::P99Tpot(limit) => planner::Objective::P99Tpot(limit.as_secs_f64()),
+    }
+}
+
+/// A plan for all of these models from one for some of them: the others launch as soon as anybody is ready. One that is of
+/// other models says nothing.
+fn widen(stored: &StoredPlan, names: &[&str], mut system: System) -> Plan {
+    let place = |name: &String| names.iter().position(|other| other == name);
+    let Some(places) = stored.models.iter().map(place).collect::<Option<Vec<usize>>>() else {
+        return Plan::eager(system, stored.plan.aim);
     };
-    Aim { objective, ..Aim::default() }
+    let known = &stored.plan.system;
+    for (from, &at) in places.iter().enumerate() {
+        system.times[at] = known.times[from].clone();
+        system.caps[at] = known.caps[from];
+        system.moves[at].fill(0.0);
+        for (to, &there) in places.iter().enumerate() {
+            system.moves[at][there] = known.moves[from][to];
+            system.commits[at][there] = known.commits[from][to];
+        }
+    }
+    system.entry = places[known.entry];
+    system.tick = system.tick.min(known.tick);
+    let widened = |best: &Prediction| {
+        let mut thresholds = vec![1; names.len()];
+        for (threshold, &at) in best.thresholds.iter().zip(&places) {
+            thresholds[at] = *threshold;
+        }
+        Prediction { thresholds, ..best.clone() }
+    };
+    Plan { system, aim: stored.plan.aim, best: stored.plan.best.iter().map(widened).collect() }
 }
 
 /// Models of which nothing is known yet: what is seen soon counts for more than this.

@@ -16,7 +16,7 @@ const LEGEND_CHARACTERS: usize = 42;
 
 /// One axis.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(in crate::commands) struct Axis {
     name: String,
     scale: Scale,
     /// Both ends are ticks.
@@ -33,37 +33,37 @@ enum Scale {
 
 /// One point of a series.
 #[derive(Clone, Debug)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
+pub(in crate::commands) struct Point {
+    pub(in crate::commands) x: f64,
+    pub(in crate::commands) y: f64,
     /// What a vertical bar through it spans.
-    pub(super) interval: Option<[f64; 2]>,
+    pub(in crate::commands) interval: Option<[f64; 2]>,
     /// What a reader sees who points at it.
-    pub(super) label: String,
+    pub(in crate::commands) label: String,
 }
 
 /// Points that belong together.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<Point>,
+pub(in crate::commands) struct Series {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) points: Vec<Point>,
     colour: &'static str,
     /// The shape of its marks; one without is a dashed line.
     shape: Option<usize>,
 }
 
 /// Axes with their series.
-pub(super) struct Panel<'a> {
+pub(in crate::commands) struct Panel<'a> {
     /// Left edge, width, top, height.
-    pub(super) area: [f64; 4],
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    pub(super) series: &'a [Series],
+    pub(in crate::commands) area: [f64; 4],
+    pub(in crate::commands) x: Axis,
+    pub(in crate::commands) y: Axis,
+    pub(in crate::commands) series: &'a [Series],
 }
 
 impl Axis {
     /// From `from` to `to`, or a little further, where ticks are.
-    pub(super) fn new(name: &str, from: f64, to: f64) -> Self {
+    pub(in crate::commands) fn new(name: &str, from: f64, to: f64) -> Self {
         let step = round_up((to - from) / TICKS);
         let first = (from / step + 1e-9).floor();
         let last = (to / step - 1e-9).ceil().max(first + 1.0);
@@ -73,12 +73,12 @@ impl Axis {
     }
 
     /// The same, its ticks being percentages.
-    pub(super) fn percent(name: &str, from: f64, to: f64) -> Self {
+    pub(in crate::commands) fn percent(name: &str, from: f64, to: f64) -> Self {
         Self { scale: Scale::Percent, ..Self::new(name, from, to) }
     }
 
     /// One on which equal distances are equal ratios; both ends are above 0.
-    pub(super) fn logarithmic(name: &str, from: f64, to: f64) -> Self {
+    pub(in crate::commands) fn logarithmic(name: &str, from: f64, to: f64) -> Self {
         let mut ticks = vec![round_down(from)];
         let mut last = ticks[0];
         while last < to || ticks.len() < 2 {
@@ -128,17 +128,17 @@ fn round_down(value: f64) -> f64 {
 
 impl Series {
     /// A dashed line through the points, for what others are compared with.
-    pub(super) fn line(name: &str, points: Vec<Point>) -> Self {
+    pub(in crate::commands) fn line(name: &str, points: Vec<Point>) -> Self {
         Self { name: name.to_owned(), points, colour: REFERENCE, shape: None }
     }
 
     /// Marks in black.
-    pub(super) fn reference(name: &str, points: Vec<Point>, nth: usize) -> Self {
+    pub(in crate::commands) fn reference(name: &str, points: Vec<Point>, nth: usize) -> Self {
         Self { name: name.to_owned(), points, colour: INK, shape: Some(nth) }
     }
 
     /// Marks in a colour of their own, with a thin line where there are several.
-    pub(super) fn marks(name: &str, points: Vec<Point>, nth: usize) -> Self {
+    pub(in crate::commands) fn marks(name: &str, points: Vec<Point>, nth: usize) -> Self {
         let colour = COLOURS[nth % COLOURS.len()];
         Self { name: name.to_owned(), points, colour, shape: Some(nth) }
     }
@@ -146,7 +146,7 @@ impl Series {
 
 impl Panel<'_> {
     /// The panel as SVG.
-    pub(super) fn svg(&self) -> String {
+    pub(in crate::commands) fn svg(&self) -> String {
         let mut svg = self.axes();
         for series in self.series {
             let (colour, shape) = (series.colour, series.shape);
@@ -197,7 +197,12 @@ impl Panel<'_> {
 }
 
 /// The marks and names of all series in columns below `top`, and the height they take.
-pub(super) fn legend(series: &[Series], left: f64, top: f64, width: f64) -> (String, f64) {
+pub(in crate::commands) fn legend(
+    series: &[Series],
+    left: f64,
+    top: f64,
+    width: f64,
+) -> (String, f64) {
     let columns = ((width - left) / LEGEND_COLUMN).floor().max(1.0) as usize;
     let mut svg = String::new();
     for (index, series) in series.iter().enumerate() {
@@ -217,7 +222,12 @@ pub(super) fn legend(series: &[Series], left: f64, top: f64, width: f64) -> (Str
 }
 
 /// A line of text. `place` is the baseline, `more` further attributes.
-pub(super) fn text([x, y]: [f64; 2], anchor: &str, more: &str, content: &str) -> String {
+pub(in crate::commands) fn text(
+    [x, y]: [f64; 2],
+    anchor: &str,
+    more: &str,
+    content: &str,
+) -> String {
     let fill = if more.contains("fill=") { "" } else { " fill=\"#1f2328\"" };
     let content = escape(content);
     format!(

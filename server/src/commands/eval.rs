@@ -2,12 +2,12 @@
 //! with one model alone and with query-level routing. Runs in this process, through the same gateway as HTTP requests, and
 //! leaves nothing behind but the files that `--out` asks for.
 
+use super::problem::{Problem, Selection};
 use super::{CommandError, block_on, print, start_log};
 use crate::boot::Plan;
 use crate::catalog::{Catalog, Route};
 use crate::cli::Eval;
 use measure::Bench;
-use problem::{Problem, Selection};
 use query::{MIXES, Mix, QueryLevel};
 use report::{References, Report};
 use score::{Replies, Score};
@@ -18,15 +18,13 @@ use tokenrouter_actors::Node;
 use tokenrouter_config::Topology;
 use tokenrouter_policies::ModelIx;
 
-mod measure;
+pub(super) mod measure;
 mod picture;
-mod problem;
 mod query;
 mod report;
 mod score;
 mod sweep;
 
-pub use problem::Problems;
 pub use sweep::Sweep;
 
 /// Measures and prints.

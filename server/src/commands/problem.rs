@@ -11,9 +11,9 @@ const BUILT_IN: usize = 200;
 
 /// A problem and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Problem {
-    pub(super) question: String,
-    pub(super) answer: String,
+pub(in crate::commands) struct Problem {
+    pub(in crate::commands) question: String,
+    pub(in crate::commands) answer: String,
 }
 
 /// What `--problems` names: how many, or a file of them.
@@ -35,7 +35,7 @@ impl FromStr for Problems {
 
 /// Which problems to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Selection<'a> {
+pub(in crate::commands) struct Selection<'a> {
     /// The file, the built-in problems if none is named.
     file: Option<&'a Path>,
     /// How many at most; all if nobody says.
@@ -49,7 +49,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// Two files, or a count of nothing.
-    pub(super) fn new(
+    pub(in crate::commands) fn new(
         file: Option<&'a Path>,
         problems: Option<&'a Problems>,
         skip: usize,
@@ -76,7 +76,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// A file that cannot be read, a line that is no problem, nothing left after the skipped ones.
-    pub(super) fn load(&self) -> Result<Vec<Problem>, CommandError> {
+    pub(in crate::commands) fn load(&self) -> Result<Vec<Problem>, CommandError> {
         match self.file {
             None => self.parse("the built-in problems", tokenrouter_models::PROBLEMS),
             Some(path) => {
@@ -115,7 +115,7 @@ impl<'a> Selection<'a> {
 
 /// Whether a reply gives the answer: in its last `answer is …`, in its last `\boxed{…}`, or as all it says after
 /// reasoning. One that only begins like the answer does not.
-pub(super) fn is_right(reply: &str, answer: &str) -> bool {
+pub(in crate::commands) fn is_right(reply: &str, answer: &str) -> bool {
     let answer = answer.trim();
     let said = reply.rsplit("</think>").next().unwrap_or(reply).trim();
     let marked = ["answer is", "\\boxed{"].iter().filter_map(|mark| said.rsplit_once(mark));

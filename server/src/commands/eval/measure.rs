@@ -1,10 +1,10 @@
 //! Measuring: problems go through the same gateway as HTTP requests, and each reply is judged and timed. It keeps no text.
 
-use super::problem::{Problem, is_right};
 use super::score::{Replies, Reply};
 use crate::admission;
 use crate::catalog::Route;
 use crate::commands::CommandError;
+use crate::commands::problem::{Problem, is_right};
 use crate::generation::Generation;
 use crate::openai::{ChatRequest, Message, Options};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -82,7 +82,10 @@ impl Bench<'_> {
 ///
 /// # Errors
 /// A route whose model has no chat template, a question that it refuses.
-pub(super) fn prompt(route: &Route, problem: &Problem) -> Result<Vec<Token>, CommandError> {
+pub(in crate::commands) fn prompt(
+    route: &Route,
+    problem: &Problem,
+) -> Result<Vec<Token>, CommandError> {
     admission::chat_prompt(route, &request(problem))
         .map_err(|e| CommandError::Other(format!("{}: {e}", route.name)))
 }
@@ -94,7 +97,7 @@ fn request(problem: &Problem) -> ChatRequest {
 }
 
 /// A bar of `length` replies on standard error; nothing where that is no terminal.
-pub(super) fn bar(length: usize) -> ProgressBar {
+pub(in crate::commands) fn bar(length: usize) -> ProgressBar {
     let bar = ProgressBar::new(length as u64);
     match ProgressStyle::with_template("{msg:<28} {wide_bar} {pos}/{len} replies, {eta} left") {
         Ok(style) => bar.with_style(style),

@@ -4,9 +4,7 @@
 use super::query::{Cut, QueryLevel};
 use super::report::{References, Report};
 use super::score::Score;
-use chart::{Axis, Panel, Point, Series, legend, text};
-
-mod chart;
+use crate::commands::chart::{Axis, Panel, Point, Series, legend, text};
 
 const WIDTH: f64 = 960.0;
 /// Left edge, width, top and height of the panels.

@@ -3,11 +3,11 @@
 //! next-token distribution over all positions of the prompt. Nothing here decides about a reply that is being written.
 
 use super::measure::prompt;
-use super::problem::Problem;
 use super::score::{Replies, Score, ratio};
 use crate::boot::Plan;
 use crate::catalog::Route;
 use crate::commands::CommandError;
+use crate::commands::problem::Problem;
 use serde::Serialize;
 use tokenrouter_engine::Runner;
 use tokenrouter_policies::{Draws, Position, SignalSet, Token};
