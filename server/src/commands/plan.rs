@@ -60,7 +60,7 @@ fn from_topology(arguments: &cli::Plan) -> Result<(), CommandError> {
     let profile = profile::measure(&plan, &route, &arguments.profile.contexts, live)?;
     let names = route.reaches.iter().map(|model| plan.catalog().model(*model).to_owned());
     let names: Vec<String> = names.collect();
-    let caps = route.reaches.iter().map(|model| Some(plan.batch(*model).rows_max as u32));
+    let caps = route.reaches.iter().map(|model| Some(plan.batch(*model).rows_max));
     let caps: Vec<Option<u32>> = caps.collect();
     let task = traffic::Task { route: &route, prompts, profile: &profile, caps, aim, names };
     let report = super::block_on(task.run(plan, arguments))??;

@@ -55,7 +55,7 @@ pub(super) fn measure(
     let mut profile = Vec::new();
     for &model in &route.reaches {
         let name = plan.catalog().model(model);
-        let rows = (plan.batch(model).rows_max as u32).min(live);
+        let rows = (plan.batch(model).rows_max).min(live);
         let longest = contexts.last().copied().unwrap_or(1) + 1;
         // Every sequence has blocks of its own, so each may waste most of one.
         let mut runner = plan.runner(model, rows * longest.next_multiple_of(64))?;

@@ -7,7 +7,7 @@ use crate::boot::StoredPlan;
 use crate::commands::CommandError;
 use crate::commands::chart::{Axis, Panel, Point, Series, legend, text};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokenrouter_policies::planner::{Plan, Planner, Prediction};
 
 /// Thresholds of a curve that are run at most.
@@ -124,7 +124,7 @@ impl Report {
         if !self.measured.is_empty() {
             value["measured"] = json!(self.measured);
         }
-        format!("{value:#}\n", value = Value::from(value))
+        format!("{value:#}\n")
     }
 
     /// All tables as Markdown.
