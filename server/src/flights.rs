@@ -1,6 +1,7 @@
 //! How many requests of clients are being answered, so that a server that stops knows when the last is done.
 
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// The count.
@@ -9,7 +10,10 @@ pub struct Flights(Arc<watch::Sender<usize>>);
 
 /// One request being answered, until it is dropped.
 #[derive(Debug)]
-pub struct Flight(Arc<watch::Sender<usize>>);
+pub struct Flight {
+    count: Arc<watch::Sender<usize>>,
+    begun: Instant,
+}
 
 impl Default for Flights {
     fn default() -> Self {
@@ -21,7 +25,7 @@ impl Flights {
     /// Counts a request.
     pub fn start(&self) -> Flight {
         self.0.send_modify(|count| *count += 1);
-        Flight(Arc::clone(&self.0))
+        Flight { count: Arc::clone(&self.0), begun: Instant::now() }
     }
 
     /// How many there are.
@@ -36,9 +40,16 @@ impl Flights {
     }
 }
 
+impl Flight {
+    /// When it arrived.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+}
+
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.count.send_modify(|count| *count -= 1);
     }
 }
 

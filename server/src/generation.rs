@@ -2,9 +2,12 @@
 //!
 //! Dropping a [`Generation`] drops its sessions, and a session that is dropped cancels its request at every model.
 
+use crate::catalog::Catalog;
+use crate::metrics::Meter;
 use crate::openai::response::Choice;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream, SelectAll};
+use std::sync::Arc;
 use tokenrouter_actors::{Event, Gateway, Session};
 use tokenrouter_protocol::{Failure, Request};
 
@@ -12,6 +15,8 @@ use tokenrouter_protocol::{Failure, Request};
 pub struct Generation {
     events: SelectAll<BoxStream<'static, (usize, Event)>>,
     choices: usize,
+    /// Whoever wants to know of every event, and the names of the models.
+    watch: Option<(Meter, Arc<Catalog>)>,
 }
 
 impl Generation {
@@ -26,7 +31,12 @@ impl Generation {
             let session = gateway.open(request).await?;
             events.push(follow(index, session));
         }
-        Ok(Self { events, choices })
+        Ok(Self { events, choices, watch: None })
+    }
+
+    /// Lets `meter` see every event from now on.
+    pub(crate) fn watched(self, meter: Meter, catalog: Arc<Catalog>) -> Self {
+        Self { watch: Some((meter, catalog)), ..self }
     }
 
     /// How many choices there are.
@@ -36,7 +46,11 @@ impl Generation {
 
     /// The next event and its choice; `None` after the last choice is done.
     pub async fn next(&mut self) -> Option<(usize, Event)> {
-        self.events.next().await
+        let (index, event) = self.events.next().await?;
+        if let Some((meter, catalog)) = &mut self.watch {
+            meter.note(index, &event, &catalog.models);
+        }
+        Some((index, event))
     }
 
     /// Waits for the whole text of every choice.

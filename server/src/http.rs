@@ -5,12 +5,14 @@
 use crate::admin;
 use crate::auth::{self, Keys};
 use crate::catalog::{Catalog, Route};
+use crate::date::now;
 use crate::flights::{Flight, Flights};
+use crate::metrics::{self, Metrics};
 use crate::openai::{ApiError, chat, completions, models, tokenize};
 use crate::random;
 use axum::Router;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +21,7 @@ use axum::{Json, body::Bytes};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tokenrouter_actors::Gateway;
 use tokenrouter_protocol::Failure;
 use tokio::sync::Semaphore;
@@ -44,6 +46,7 @@ struct Inner {
     catalog: Arc<Catalog>,
     gateway: Gateway,
     flights: Flights,
+    metrics: Arc<Metrics>,
     draining: AtomicBool,
     most_choices: u32,
     started: u64,
@@ -58,6 +61,7 @@ impl App {
             catalog,
             gateway,
             flights: Flights::default(),
+            metrics: Arc::default(),
             draining: AtomicBool::new(false),
             most_choices,
             started: now(),
@@ -88,6 +92,11 @@ impl App {
     /// Requests being answered.
     pub fn flights(&self) -> &Flights {
         &self.0.flights
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
     }
 
     /// Counts a request that wants to be answered.
@@ -155,11 +164,6 @@ impl App {
     }
 }
 
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 /// Who may do what.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -183,7 +187,10 @@ pub fn router(app: App, access: &Access) -> Router {
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
         .route_layer(middleware::from_fn_with_state(access.keys.clone(), auth::require));
-    let open = Router::new().route("/health", get(health)).route("/ready", get(ready));
+    let open = Router::new()
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics::show));
     let shared =
         models.merge(open).fallback(not_found).method_not_allowed_fallback(method_not_allowed);
     let shared = cors(shared, &access.origins);
@@ -199,7 +206,7 @@ pub fn router(app: App, access: &Access) -> Router {
         .layer(CatchPanicLayer::custom(|_| {
             ApiError::internal("the server made a mistake; its log says more").into_response()
         }))
-        .layer(middleware::from_fn(identify))
+        .layer(middleware::from_fn_with_state(app.clone(), identify))
         .with_state(app)
 }
 
@@ -245,14 +252,17 @@ async fn method_not_allowed(request: Request) -> ApiError {
 }
 
 /// Gives every answer the request's id: the client's own, echoed, or a new one. Nothing inside uses it as a key.
-async fn identify(request: Request, next: Next) -> Response {
+async fn identify(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = match request.headers().get(REQUEST_ID) {
         Some(id) if id.len() <= 128 && id.to_str().is_ok() => id.clone(),
         _ => HeaderValue::from_str(&random::identifier()).unwrap_or(HeaderValue::from_static("-")),
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let routed = request.extensions().get::<MatchedPath>().cloned();
     let begun = Instant::now();
     let mut response = next.run(request).await;
+    let routed = routed.as_ref().map_or("other", MatchedPath::as_str);
+    app.metrics().answered(routed, response.status());
     let (status, took) = (response.status().as_u16(), begun.elapsed());
     tracing::debug!(%method, path, status, ?took, id = id.to_str().unwrap_or("-"), "answered");
     response.headers_mut().insert(REQUEST_ID, id);

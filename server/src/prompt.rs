@@ -2,15 +2,13 @@
 //!
 //! It also tells which parts of the text clients wrote, so that those never become control tokens.
 
+use crate::date;
 use crate::openai::Message;
 use minijinja::value::{Kwargs, Value as Jinja, ViaDeserialize};
 use minijinja::{Environment, ErrorKind, context};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-mod date;
 
 /// Why a template cannot be used, or refuses a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -236,8 +234,7 @@ fn raise_exception(message: String) -> Result<Jinja, minijinja::Error> {
 }
 
 fn strftime_now(format: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    date::format(format, now.as_secs())
+    date::format(format, date::now())
 }
 
 /// As Python's `json.dumps` spaces it, and without the HTML escapes of the engine's own filter.

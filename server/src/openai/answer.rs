@@ -4,13 +4,15 @@ use super::response::{Head, Kind};
 use super::{ApiError, Options};
 use crate::admission::Admitted;
 use crate::catalog::Route;
+use crate::date::now;
 use crate::flights::Flight;
 use crate::generation::Generation;
-use crate::http::{App, now};
+use crate::http::App;
 use crate::random;
 use crate::stream::{self, Chunks};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
 use tokenrouter_actors::Event;
 
 /// What the parts of a new response share.
@@ -43,8 +45,9 @@ pub(super) async fn answer(
     flight: Flight,
 ) -> Result<Response, ApiError> {
     let Admitted { choices, prompt_tokens } = admitted;
-    let mut generation =
-        Generation::open(app.gateway(), choices).await.map_err(|e| app.fault(e))?;
+    let meter = app.metrics().meter(&head.route.name, flight.begun(), choices.len());
+    let generation = Generation::open(app.gateway(), choices).await.map_err(|e| app.fault(e))?;
+    let mut generation = generation.watched(meter, Arc::clone(app.catalog()));
     if !stream {
         let expected = generation.choices();
         let choices = generation.collect().await.map_err(|e| app.fault(e))?;

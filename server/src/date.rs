@@ -1,4 +1,7 @@
-//! Today's date for templates that ask for it, in UTC. A calendar of two functions, since nothing else needs one.
+//! The time of day and year, in UTC: for templates that ask for it, and for the names of results. A calendar of two functions,
+//! since nothing else needs one.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -17,8 +20,13 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] =
     ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// `format` in the manner of `strftime`, for a time in seconds since 1970. A directive that is not known stays as it is.
-pub(super) fn format(format: &str, seconds: u64) -> String {
+pub fn format(format: &str, seconds: u64) -> String {
     let days = seconds / 86_400;
     let (year, month, day) = civil(days);
     let name = MONTHS[month as usize - 1];
