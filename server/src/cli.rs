@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokenrouter_config::{Setting, Sources};
 
+pub mod bench;
+
 /// Several language models that write one reply together, behind one OpenAI-compatible server.
 #[derive(Debug, Parser)]
 #[command(name = "tokenrouter", version)]
@@ -27,6 +29,8 @@ pub enum Command {
     Eval(Eval),
     /// Find the best thresholds of delayed batching, from numbers or from a topology that is profiled on this machine
     Plan(Plan),
+    /// Put load on an OpenAI-compatible server and measure how fast it answers
+    Bench(bench::Bench),
     /// Turn a router head as its makers publish it into the two files that a topology can name
     ConvertHead(ConvertHead),
 }

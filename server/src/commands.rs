@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use tokenrouter_config::{Error as TopologyError, LogFormat, Topology};
 use tracing_subscriber::EnvFilter;
 
+pub mod bench;
 mod chart;
 pub mod check;
 pub mod convert_head;
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::ConvertHead(arguments) => convert_head::run(&arguments),
     };
     match result {
