@@ -64,6 +64,8 @@ pub struct DecodeView {
     pub threshold: u32,
     /// How often what happened.
     pub counters: Counters,
+    /// How long the engine computed for this life.
+    pub busy: Duration,
 }
 
 /// What it is started with.
@@ -96,6 +98,7 @@ pub(crate) struct State {
     /// When it will be woken, and the timer.
     timer: Option<(Duration, Attached)>,
     seen: Seen,
+    busy: Duration,
     /// How it last told the Pacer it stands.
     standing: Pace,
     _ticks: Attached,
@@ -128,6 +131,7 @@ impl Actor for DecodeLoop {
             mailbox,
             timer: None,
             seen,
+            busy: Duration::ZERO,
             standing: Pace::default(),
             _ticks: ticks,
         };
@@ -158,7 +162,8 @@ impl Actor for DecodeLoop {
             DecodeMsg::Done(done) => {
                 let report = done.result?;
                 state.args.progress.store(true, Ordering::Relaxed);
-                state.seen.ended(done.elapsed);
+                state.seen.ended(now);
+                state.busy += done.elapsed;
                 state.core.done(now, report.outputs, &mut state.effects);
             }
             DecodeMsg::Launch => state.core.permit(now, &mut state.effects),
@@ -179,7 +184,7 @@ impl Actor for DecodeLoop {
             DecodeMsg::Inspect(reply) => drop(reply.send(state.view())),
         }
         state.args.at(Stage::Decided, &about)?;
-        state.perform()?;
+        state.perform(now)?;
         state.stand();
         state.arm(now);
         Ok(())
@@ -187,7 +192,7 @@ impl Actor for DecodeLoop {
 }
 
 impl State {
-    fn perform(&mut self) -> Result<(), ActorProcessingErr> {
+    fn perform(&mut self, now: Duration) -> Result<(), ActorProcessingErr> {
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::Say { to, says } => {
@@ -197,7 +202,7 @@ impl State {
                     self.args.at(Stage::Said, &about)?;
                 }
                 Effect::Run(job) => {
-                    self.seen.begins(&job, self.core.live());
+                    self.seen.begins(now, &job, self.core.live());
                     self.args.engine.run(self.args.host.life, job)?;
                     let about = self.args.faults.about(|about| about.push("job"));
                     self.args.at(Stage::Said, &about)?;
@@ -243,6 +248,7 @@ impl State {
             live: self.core.live(),
             threshold: self.core.threshold(),
             counters: self.core.counters(),
+            busy: self.busy,
         }
     }
 }

@@ -14,8 +14,8 @@ const SHORT: usize = 16;
 pub(crate) struct Seen {
     model: usize,
     observations: Observations,
-    /// Rows of the pass that is running, if it only decodes.
-    rows: Option<u32>,
+    /// Rows of the pass that is running, if it only decodes, and when it was launched.
+    pass: Option<(u32, Duration)>,
     /// The most live requests.
     live: u32,
 }
@@ -24,20 +24,21 @@ impl Seen {
     /// Nothing yet.
     pub(crate) fn new(model: ModelIx, models: usize) -> Self {
         let observations = Observations::new(models);
-        Self { model: model.index(), observations, rows: None, live: 0 }
+        Self { model: model.index(), observations, pass: None, live: 0 }
     }
 
-    /// A pass begins.
-    pub(crate) fn begins(&mut self, job: &Job, live: u32) {
+    /// A pass is launched.
+    pub(crate) fn begins(&mut self, now: Duration, job: &Job, live: u32) {
         let decodes = !job.rows.is_empty() && job.rows.iter().all(|row| row.tokens.len() <= SHORT);
-        self.rows = decodes.then_some(job.rows.len() as u32);
+        self.pass = decodes.then_some((job.rows.len() as u32, now));
         self.live = self.live.max(live);
     }
 
-    /// The pass is done.
-    pub(crate) fn ended(&mut self, elapsed: Duration) {
-        if let Some(rows) = self.rows.take() {
-            self.observations.stepped(self.model, rows, 1.0, elapsed.as_secs_f64());
+    /// Its results are here. What mailboxes and threads took counts too, since the next pass waited for it.
+    pub(crate) fn ended(&mut self, now: Duration) {
+        if let Some((rows, launched)) = self.pass.take() {
+            let took = now.saturating_sub(launched).as_secs_f64();
+            self.observations.stepped(self.model, rows, 1.0, took);
         }
     }
 

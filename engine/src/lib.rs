@@ -36,5 +36,5 @@ pub use load::{LoadOptions, ModelFiles, describe, load, load_decoder};
 pub use memory::Footprint;
 pub use runner::{Facts, RowError, Runner};
 pub use scripted::{Script, Scripted};
-pub use thread::{Deliver, Done, Engine, JobReport, Refused, StepError};
+pub use thread::{Deliver, Done, Engine, JobReport, Refused, StepError, on_threads};
 pub use weights::Weights;

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::runner::{Facts, Runner};
 use crate::scripted::{Script, Scripted};
 use mailbox::{Mailbox, Order};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -86,13 +87,8 @@ impl Engine {
     /// [`Error::Spawn`] where the system gives no more threads.
     pub fn real(runner: Box<dyn Runner>, name: &str) -> Result<Self, Error> {
         let facts = runner.facts();
+        let pool = threads(facts, name)?;
         let name = name.to_owned();
-        let thread = name.clone();
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(facts.threads.max(1))
-            .thread_name(move |index| format!("engine-{thread}-{index}"))
-            .build()
-            .map_err(|source| Error::Spawn { name: name.clone(), source })?;
         let mailbox = Arc::new(Mailbox::default());
         let worker = Worker { runner, attached: None, mailbox: Arc::clone(&mailbox) };
         // The loop is itself a task of the pool, so that a step of one thread never changes threads.
@@ -154,6 +150,27 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("name", &self.name).field("facts", &self.facts).finish()
     }
+}
+
+/// Does `work` on threads such as an engine with these facts has: what times a runner must not have more of them.
+///
+/// # Errors
+/// [`Error::Spawn`] where the system gives no more threads.
+pub fn on_threads<T: Send>(
+    facts: Facts,
+    name: &str,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, Error> {
+    Ok(threads(facts, name)?.install(work))
+}
+
+fn threads(facts: Facts, name: &str) -> Result<ThreadPool, Error> {
+    let thread = name.to_owned();
+    ThreadPoolBuilder::new()
+        .num_threads(facts.threads.max(1))
+        .thread_name(move |index| format!("engine-{thread}-{index}"))
+        .build()
+        .map_err(|source| Error::Spawn { name: name.to_owned(), source })
 }
 
 /// The far side of the mailbox, which owns the runner.

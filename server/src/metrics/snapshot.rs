@@ -38,6 +38,7 @@ pub(super) async fn take(app: &App) -> Registry {
     let branches: Vec<(&String, &Branch)> = names.iter().zip(&tree.subservers).collect();
     gauges(&mut registry, &branches);
     counters(&mut registry, &branches);
+    registry.register("forward_seconds", "Time spent in forward passes", busy(&branches));
     let mut seats = vec![("http".to_owned(), tree.http)];
     seats.extend(tree.pacer.map(|seat| ("pacer".to_owned(), seat)));
     seats.extend(tree.tuner.map(|seat| ("tuner".to_owned(), seat)));
@@ -125,6 +126,17 @@ fn counters(registry: &mut Registry, branches: &[(&String, &Branch)]) {
     counter("adopted_requests", "Requests taken up again after a death of their home", &|branch| {
         Some(branch.loops.client?.counters.adopted)
     });
+}
+
+fn busy(branches: &[(&String, &Branch)]) -> Family<ByModel, Counter<f64, AtomicU64>> {
+    let family: Family<ByModel, Counter<f64, AtomicU64>> = Family::default();
+    for (model, branch) in branches {
+        if let Some(view) = branch.loops.decode {
+            let label = ByModel { model: (*model).clone() };
+            family.get_or_create(&label).inc_by(view.busy.as_secs_f64());
+        }
+    }
+    family
 }
 
 fn actors(registry: &mut Registry, seats: Vec<(String, SeatView)>) {

@@ -62,9 +62,11 @@ pub(super) fn measure(
         let mut times = Vec::new();
         for &context in &contexts {
             let bench = Bench { signals: plan.needs(route, model), context };
-            let steps = bench
-                .steps(&mut *runner, rows)
-                .map_err(|e| CommandError::Other(format!("model `{name}`: {e}")))?;
+            let facts = runner.facts();
+            let steps =
+                tokenrouter_engine::on_threads(facts, name, || bench.steps(&mut *runner, rows))
+                    .and_then(|steps| steps)
+                    .map_err(|e| CommandError::Other(format!("model `{name}`: {e}")))?;
             times.push(Times { model: name.to_owned(), context, steps });
         }
         profile.push(times);
