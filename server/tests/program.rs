@@ -239,3 +239,145 @@ fn convert_head_writes_two_files_and_executes_nothing() {
         "{err}"
     );
 }
+
+const NUMBERS: &[&str] =
+    &["plan", "--times", "6.0,27.9", "--moves", "0.65,0.35/1,0", "--commits", "1,0/1,0"];
+
+#[test]
+fn plan_finds_the_published_thresholds_from_numbers() {
+    let (code, out, err) = run(&[NUMBERS, &["--live", "4", "--tick", "0.1", "--json"]].concat());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["best"]["thresholds"], serde_json::json!([1, 3]));
+    let table = json["table"].as_array().unwrap();
+    let row = |row: &serde_json::Value| {
+        let tokens = row["tokens_per_s"].as_f64().unwrap();
+        (row["thresholds"].to_string(), (tokens * 10.0).round() / 10.0)
+    };
+    let expected = [("[1,1]", 187.2), ("[1,2]", 195.4), ("[1,3]", 208.0), ("[1,4]", 190.7)];
+    let expected = expected.map(|(thresholds, tokens)| (thresholds.to_owned(), tokens));
+    assert_eq!(table.iter().map(row).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn plan_refuses_what_it_cannot_use_with_2_and_a_hint() {
+    let moves = ["plan", "--times", "6,27.9", "--commits", "1,0/1,0", "--moves"];
+    let cases: [(Vec<&str>, &str); 7] = [
+        ([&moves[..], &["0.6,0.35/1,0"]].concat(), "add up to 0.95, not to 1"),
+        ([&moves[..], &["1.2,-0.2/1,0"]].concat(), "it must lie between 0 and 1"),
+        (
+            vec!["plan", "--times=-6,27.9", "--moves", "0.65,0.35/1,0", "--commits", "1,0/1,0"],
+            "a step time is above 0",
+        ),
+        (
+            vec!["plan", "--times", "0,27.9", "--moves", "0.65,0.35/1,0", "--commits", "1,0/1,0"],
+            "a step time is above 0",
+        ),
+        ([NUMBERS, &["--live", "4", "--thresholds", "3,3"]].concat(), "must stay below 4"),
+        ([&["plan", "x.yaml"], &NUMBERS[1..]].concat(), "cannot be used with"),
+        (vec!["plan", "--route", "none"], "there is no route `none`"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, out, err) = run(&arguments);
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains(expected), "{expected} is not in {err}");
+    }
+}
+
+/// The demo pair, with a threshold that somebody plans.
+const PLANNED: &str = "models: { small: 'demo:small', large: 'demo:large' }\n\
+    routes: { demo: { entry: small, policy: { kind: random, to: large, probability: 0.35 } } }\n";
+
+#[test]
+fn plan_profiles_a_topology_and_its_file_can_be_served() {
+    let topology = File::new("plan.yaml", PLANNED);
+    let (plan, svg) = (File::new("plan.json", ""), File::new("plan.svg", ""));
+    let flags = ["--live", "3", "--problems", "4", "--max-tokens", "40", "--contexts", "32"];
+    let files = ["--out", plan.name(), "--svg", svg.name(), "--verify", "--verify-time", "60ms"];
+    let line = [&["plan", topology.name()], &flags[..], &files[..]].concat();
+    let (code, out, err) = run(&line);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    for expected in ["| small | 32 |", "| large | 32 |", "measured", "Best with 3 live requests"] {
+        assert!(out.contains(expected), "{expected} is not in {out}");
+    }
+    let stored: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&plan.0).unwrap()).unwrap();
+    assert_eq!(stored["models"], serde_json::json!(["large", "small"]));
+    let from_small = &stored["plan"]["system"]["moves"][1];
+    let to_large = from_small[0].as_f64().unwrap();
+    assert!((to_large - 0.35).abs() < 0.15, "{from_small}");
+    assert!(std::fs::read_to_string(&svg.0).unwrap().contains("</svg>"));
+
+    let auto = "batching: { large: { threshold: auto }, small: { threshold: auto } }\n";
+    let served = format!("{PLANNED}{auto}scheduler: {{ plan: '{}' }}\n", plan.name());
+    let served = File::new("planned.yaml", &served);
+    let (code, _, err) = run(&["check", served.name()]);
+    assert_eq!(code, 0, "{err}");
+    std::fs::write(&plan.0, "{}").unwrap();
+    let (code, _, err) = run(&["check", served.name()]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains(plan.name()) && err.contains("scheduler.plan"), "{err}");
+}
+
+#[test]
+fn bench_measures_a_server_and_names_who_wrote() {
+    let (mut child, greeting) = serve();
+    let url = greeting.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    let url = url.trim_end_matches([';', ',']);
+    let folder = std::env::temp_dir();
+    let name = format!("tokenrouter-{}-bench.json", std::process::id());
+    let flags = ["--num-prompts", "6", "--max-concurrency", "3", "--output-len", "30"];
+    let more = ["--model", "demo", "--ignore-eos", "--num-warmups", "1", "--save-result"];
+    let saved = ["--save-detailed", "--result-dir", folder.to_str().unwrap()];
+    let line =
+        [&["bench", "--base-url", url], &flags[..], &more, &saved, &["--result-filename", &name]];
+    let (code, table, err) = run(&line.concat());
+    let read = std::fs::read_to_string(folder.join(&name)).unwrap();
+    std::fs::remove_file(folder.join(&name)).unwrap();
+    assert_eq!((code, err.as_str()), (0, ""), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&read).unwrap();
+    for (key, expected) in [("completed", 6), ("failed", 0), ("total_output_tokens", 180)] {
+        assert_eq!(json[key], expected, "{key}");
+    }
+    assert_eq!(json["output_lens"], serde_json::json!([30, 30, 30, 30, 30, 30]));
+    let calls: f64 = ["small", "large"]
+        .map(|model| json["models"][model]["model_call_ratio"].as_f64().unwrap())
+        .iter()
+        .sum();
+    assert!((calls - 1.0).abs() < 1e-9 && json["handoffs"].as_u64().unwrap() > 0, "{json}");
+    assert!(table.contains("Output token throughput") && table.contains("P99 ITL"), "{table}");
+
+    // Prompts by chance, at a rate, as completions: cut to the same length by the server's own tokeniser.
+    let random = ["--dataset-name", "random", "--input-len", "17", "--request-rate", "200"];
+    let more = ["--backend", "openai", "--model", "small", "--num-prompts", "4", "--json"];
+    let (code, out, err) = run(&[&["bench", "--base-url", url][..], &random, &more].concat());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&json["completed"], &json["endpoint_type"]), (&4.into(), &"openai".into()));
+    assert_eq!(json["total_input_tokens"], 4 * 17);
+
+    let refused = ["bench", "--base-url", url, "--model", "nobody", "--num-prompts", "2"];
+    let (code, _, err) = run(&refused);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("2 of 2 requests failed") && err.contains("nobody"), "{err}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn bench_refuses_what_it_cannot_use() {
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["--request-rate", "0"], 2, "flag --request-rate: 0 is not above 0"),
+        (&["--metric-percentiles", "101"], 2, "101 is not between 0 and 100"),
+        (&["--base-url", "ftp://x"], 2, "does not begin with http://"),
+        (&["--header", "x"], 2, "write NAME=VALUE"),
+        (&["--extra-body", "[]"], 2, "is no JSON object"),
+        (&["--dataset-name", "custom"], 2, "--dataset-path"),
+        (&["--base-url", "http://127.0.0.1:1"], 1, "is the server running?"),
+    ];
+    for (arguments, expected_code, expected) in cases {
+        let (code, out, err) = run(&[&["bench"], arguments].concat());
+        assert_eq!((code, out.as_str()), (expected_code, ""), "{err}");
+        assert!(err.contains(expected), "{expected} is not in {err}");
+    }
+}

@@ -9,5 +9,6 @@ mod admin;
 mod client;
 mod deaths;
 mod endings;
+mod metrics;
 mod refusals;
 mod replies;
