@@ -4,6 +4,7 @@
 pub mod allocations;
 pub mod machines;
 pub mod nodes;
+pub mod serving;
 pub mod timed;
 
 use std::sync::Arc;
