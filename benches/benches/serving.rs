@@ -196,23 +196,18 @@ fn ablation(rounds: usize) -> Result<(), Fault> {
     for (name, case) in [("the demo pair", pair), ("passes of 6.0 and 27.9 ms", scripted)] {
         let outcomes = medians(&case, &OURS, rounds)?;
         println!("\n## Schedulers, 8 requests, {} tokens, {name}\n", case.tokens);
-        println!("| scheduler | tokens/s | of step-sync | thresholds | idle large, small |");
-        println!("|---|---|---|---|---|");
+        println!(
+            "| scheduler | tokens/s | of step-sync | thresholds | idle large, small | of that, µs a pass |"
+        );
+        println!("|---|---|---|---|---|---|");
         for (system, outcome) in OURS.iter().zip(&outcomes) {
             let thresholds = match outcome.thresholds.is_empty() {
                 true => "–".to_owned(),
                 false => format!("{:?}", outcome.thresholds),
             };
-            // Who runs in rounds waits for others by order.
-            let idle = match system {
-                System::Eager | System::Delayed => {
-                    let shares = outcome.idle.iter().map(|share| format!("{:.2}%", 100.0 * share));
-                    shares.collect::<Vec<_>>().join(", ")
-                }
-                _ => "–".to_owned(),
-            };
+            let [idle, each] = idleness(*system, outcome);
             println!(
-                "| {} | {:.1} | {:.2} | {thresholds} | {idle} |",
+                "| {} | {:.1} | {:.2} | {thresholds} | {idle} | {each} |",
                 system.name(),
                 outcome.speed(),
                 outcome.speed() / outcomes[0].speed()
@@ -220,6 +215,19 @@ fn ablation(rounds: usize) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// How much of the time each model could have run and did not, and how long before a pass in the mean. Who runs in rounds
+/// waits for others by order.
+fn idleness(system: System, outcome: &Outcome) -> [String; 2] {
+    if matches!(system, System::StepSync | System::ModelSync) {
+        return ["–".to_owned(), "–".to_owned()];
+    }
+    let shares = outcome.idle.iter().map(|share| format!("{:.2}%", 100.0 * share));
+    let each = outcome.idle.iter().zip(&outcome.passes).map(|(share, passes)| {
+        format!("{:.1}", 1e6 * share * outcome.seconds / (*passes).max(1) as f64)
+    });
+    [shares.collect::<Vec<_>>().join(", "), each.collect::<Vec<_>>().join(", ")]
 }
 
 /// What a token costs beside forward passes, in short and in long replies.

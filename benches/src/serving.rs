@@ -86,6 +86,8 @@ pub struct Outcome {
     pub outside: f64,
     /// The share of time in which each model could have run and did not. Only ours knows.
     pub idle: Vec<f64>,
+    /// Passes of each model. Only ours knows.
+    pub passes: Vec<usize>,
     /// Thresholds that held.
     pub thresholds: Vec<u32>,
     /// Megabytes of memory at the most.

@@ -48,6 +48,7 @@ pub async fn run(case: &Case) -> Result<Outcome, Fault> {
     let steps = steps(&records);
     outcome.seconds = took.as_secs_f64();
     outcome.outside = took.saturating_sub(covered(&steps)).as_secs_f64();
+    outcome.passes = steps.iter().map(Vec::len).collect();
     outcome.idle = idle(&steps, &thresholds);
     Ok(outcome)
 }
