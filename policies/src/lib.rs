@@ -4,6 +4,7 @@
 //! socket, and this crate has no clock, no unseeded randomness and no await. The runtime around it guarantees what no
 //! policy should have to think about: minimal suffixes, fencing, and EOS, stop and length on committed tokens only.
 
+pub mod backoff;
 pub mod batching;
 pub mod draw;
 pub mod head;
@@ -20,6 +21,7 @@ mod testing;
 pub mod tuner;
 pub mod unit;
 
+pub use backoff::Backoff;
 pub use batching::{Thresholds, Unusable};
 pub use draw::{Draws, Purpose};
 pub use head::{Head, HeadIx, HeadKind};

@@ -10,6 +10,7 @@ use crate::ledger::{Ledger, Standing, Taken, Then};
 use crate::message::{HomeSays, HomeWord, ModelSays, ModelWord, ReportRow};
 use crate::request::{Failure, Finish, Outcome, Progress, Request};
 use crate::route::Route;
+use reach::Reach;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokenrouter_policies::{ModelIx, Token};
 use turns::Watch;
 
+pub mod reach;
 mod turns;
 
 /// Time since the start of the process.
@@ -117,6 +119,10 @@ pub struct Home {
     lives: Vec<Life>,
     /// Live requests that can reach each model.
     live: Vec<u32>,
+    /// How each model can be reached.
+    reach: Vec<Reach>,
+    /// Requests that end with the input being handled, since a model is out of reach.
+    failed: Vec<(RequestId, Failure)>,
     /// Messages said.
     said: u64,
     /// Words of the input being handled, by model.
@@ -150,6 +156,8 @@ impl Home {
             closing: BTreeMap::new(),
             lives: vec![Life::default(); models],
             live: vec![0; models],
+            reach: vec![Reach::default(); models],
+            failed: Vec::new(),
             said: 0,
             outgoing: Vec::new(),
             counters: Counters::default(),
@@ -231,8 +239,7 @@ impl Home {
 
     /// The door to a model is new: what lay in the old one is lost, so every turn that passed it is granted again.
     pub fn door_lost(&mut self, now: Time, model: ModelIx, out: &mut Vec<Effect>) {
-        let lost = self.owned_by(model, |_| true);
-        self.regrant_all(now, lost);
+        self.words_lost(now, model);
         self.flush(out);
     }
 
@@ -242,10 +249,7 @@ impl Home {
             let reason = reason.to_owned();
             self.fail(now, rid, Failure::ModelLost { model, reason }, out);
         }
-        for closing in self.closing.values_mut() {
-            closing.waiting.retain(|m| *m != model);
-        }
-        self.closing.retain(|_, closing| !closing.waiting.is_empty());
+        self.forget_closings(model);
         self.flush(out);
     }
 
@@ -262,7 +266,9 @@ impl Home {
         for (rid, closing) in self.closing.iter_mut().filter(|(_, c)| c.due <= now) {
             debug_assert_eq!(rid.home, home);
             closing.due = now + repeat;
-            again.extend(closing.waiting.iter().map(|&model| (model, *rid, closing.fence)));
+            let here = |model: &&ModelIx| self.reach[model.index()] == Reach::Here;
+            let waiting = closing.waiting.iter().filter(here);
+            again.extend(waiting.map(|&model| (model, *rid, closing.fence)));
         }
         for (model, rid, fence) in again {
             self.say(model, HomeWord::Finish { rid, fence });
@@ -303,17 +309,18 @@ impl Home {
             entry.ledger.check();
             assert!(!self.closing.contains_key(rid), "a finished request is alive");
             assert!(entry.ledger.fence().home == self.config.life, "a turn of another life");
-            for model in &self.config.routes[entry.ledger.route().index()].models {
+            for model in self.counted(&entry.ledger) {
                 live[model.index()] += 1;
             }
         }
+        assert!(self.failed.is_empty(), "failures kept back");
         assert_eq!(live, self.live, "live requests are counted");
         assert!(self.closing.values().all(|c| !c.waiting.is_empty()), "closed but remembered");
     }
 
     /// Takes a ledger among the living and grants its turn.
     fn enter(&mut self, now: Time, rid: RequestId, ledger: Ledger) {
-        for model in &self.config.routes[ledger.route().index()].models {
+        for model in self.counted(&ledger) {
             self.live[model.index()] += 1;
         }
         let watch = Watch { due: now, ..Watch::default() };
@@ -344,6 +351,7 @@ impl Home {
             }
             // The life itself was learned from the envelope.
             ModelWord::Reborn => {}
+            ModelWord::DoorLost => self.words_lost(now, model),
         }
     }
 
@@ -377,6 +385,11 @@ impl Home {
                 }
             }
         }
+    }
+
+    fn words_lost(&mut self, now: Time, model: ModelIx) {
+        let lost = self.owned_by(model, |_| true);
+        self.regrant_all(now, lost);
     }
 
     fn complete(&mut self, now: Time, rid: RequestId, finish: Finish, out: &mut Vec<Effect>) {
@@ -413,13 +426,20 @@ impl Home {
     fn finish(&mut self, now: Time, rid: RequestId) {
         let Some(entry) = self.ledgers.remove(&rid) else { return };
         let fence = entry.ledger.fence();
-        let waiting = self.config.routes[entry.ledger.route().index()].models.clone();
-        for &model in &waiting {
+        for model in self.counted(&entry.ledger) {
             self.live[model.index()] -= 1;
+        }
+        // One that is gone for good gives it up by itself.
+        let models = self.config.routes[entry.ledger.route().index()].models.iter();
+        let waiting: SmallVec<[ModelIx; 4]> =
+            models.filter(|model| self.reach[model.index()] != Reach::Gone).copied().collect();
+        for &model in &waiting {
             self.say(model, HomeWord::Finish { rid, fence });
         }
-        let due = now + self.config.finish_repeat;
-        self.closing.insert(rid, Closing { fence, waiting, due });
+        if !waiting.is_empty() {
+            let due = now + self.config.finish_repeat;
+            self.closing.insert(rid, Closing { fence, waiting, due });
+        }
     }
 
     fn owned_by(&self, model: ModelIx, also: impl Fn(&Ledger) -> bool) -> Vec<RequestId> {
@@ -436,6 +456,9 @@ impl Home {
     }
 
     fn flush(&mut self, out: &mut Vec<Effect>) {
+        for (rid, failure) in self.failed.drain(..) {
+            out.push(Effect::Done { rid, result: Err(failure) });
+        }
         for (to, words) in self.outgoing.drain(..) {
             let (home, life) = (self.config.home, self.config.life);
             self.said += 1;

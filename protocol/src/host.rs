@@ -151,6 +151,12 @@ impl Host {
         self.flush(out);
     }
 
+    /// Tells a home that words between it and this model were lost.
+    pub fn door_lost(&mut self, home: HomeId, out: &mut Vec<Effect>) {
+        self.say(home, ModelWord::DoorLost);
+        self.flush(out);
+    }
+
     /// Takes what a home says.
     pub fn hear(&mut self, now: Time, says: HomeSays, out: &mut Vec<Effect>) {
         self.count(now, &says);
@@ -193,6 +199,20 @@ impl Host {
         }
         for (rid, word) in words {
             self.say(rid.home, word);
+        }
+        self.launch(now, out);
+        self.flush(out);
+    }
+
+    /// A node is out of reach for good: what its homes hold here is given up. Should it be back, they grant anew.
+    pub fn node_lost(&mut self, now: Time, node: u8, out: &mut Vec<Effect>) {
+        let lost = self.residents.keys().filter(|rid| rid.home.node == node);
+        for rid in lost.copied().collect::<Vec<_>>() {
+            self.release(rid);
+            self.residents.remove(&rid);
+        }
+        for (_, heard) in self.homes.iter_mut().filter(|(home, _)| home.node == node) {
+            heard.live = 0;
         }
         self.launch(now, out);
         self.flush(out);
@@ -271,6 +291,14 @@ impl Host {
         if self.residents.get(&rid).is_some_and(|r| fence <= r.fence()) {
             self.counters.stale_grants += 1;
             return;
+        }
+        // What was admitted on another route is not what this grant means.
+        let other = |r: &Residency| {
+            grant.admission.as_ref().is_some_and(|granted| granted.route != r.admission.route)
+        };
+        if self.residents.get(&rid).is_some_and(other) {
+            self.release(rid);
+            self.residents.remove(&rid);
         }
         if !self.residents.contains_key(&rid) && !self.admit(&grant) {
             return self.say(home, ModelWord::Missing { rid, fence, have: 0 });

@@ -52,6 +52,10 @@ pub struct Standing {
     shares: SmallVec<[(ModelIx, Share); 4]>,
     /// Handoffs since the last committed token.
     fruitless: u32,
+    /// The route of a single model that the request is finished on, since others are out of reach.
+    pinned: Option<RouteIx>,
+    /// Those others.
+    without: SmallVec<[ModelIx; 4]>,
 }
 
 /// What became of a row.
@@ -98,6 +102,8 @@ impl Ledger {
             proposal: Tokens::new(),
             shares: route.models.iter().map(|&m| (m, Share::default())).collect(),
             fruitless: 0,
+            pinned: None,
+            without: SmallVec::new(),
         };
         Self {
             rid,
@@ -211,7 +217,26 @@ impl Ledger {
             prompt_tokens: self.prompt,
             completion_tokens: self.committed() - self.prompt,
             shares: self.standing.shares.clone(),
+            without: self.standing.without.clone(),
         }
+    }
+
+    /// Lets `model` finish the request alone, on its own route `route`, since `lost` is out of reach. What it holds was
+    /// admitted on another route, so it is granted everything anew.
+    pub fn pin(&mut self, model: ModelIx, route: RouteIx, lost: ModelIx) {
+        let standing = &mut self.standing;
+        standing.owner = model;
+        standing.pinned = Some(route);
+        standing.anchors.clear();
+        if !standing.without.contains(&lost) {
+            standing.without.push(lost);
+        }
+        self.remember(PolicyState::default(), Aux::new(), Tokens::new());
+    }
+
+    /// Whether one model finishes the request alone.
+    pub fn is_pinned(&self) -> bool {
+        self.standing.pinned.is_some()
     }
 
     /// Prompt and committed tokens.
@@ -331,7 +356,7 @@ impl Ledger {
 
     fn admission(&self) -> Admission {
         Admission {
-            route: self.route,
+            route: self.standing.pinned.unwrap_or(self.route),
             prompt: self.prompt,
             length_max: self.length_max,
             sampling: self.sampling,

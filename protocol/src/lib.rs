@@ -9,6 +9,7 @@ pub mod host;
 pub mod id;
 pub mod ledger;
 pub mod message;
+pub mod outbox;
 pub mod pacer;
 pub mod request;
 pub mod residency;
@@ -20,6 +21,7 @@ pub mod text;
 mod testing;
 
 pub use batcher::BatchLimits;
+pub use home::reach::Reach;
 pub use home::{Adoption, Home, HomeConfig, Time};
 pub use host::{Host, HostConfig};
 pub use id::{Fence, HomeId, Life, RequestId};
@@ -27,9 +29,10 @@ pub use ledger::{Ledger, Standing};
 pub use message::{
     Admission, HomeSays, HomeWord, ModelSays, ModelWord, Parcel, PeerReq, ReportRow, RowOutcome,
 };
+pub use outbox::{Arrival, Full, Inbox, Outbox, OutboxLimits};
 pub use pacer::{Pacer, Rhythm, Standing as Pace};
 pub use request::{Failure, Finish, Outcome, Progress, Request, RouteIx, Share};
 pub use residency::Residency;
-pub use route::Route;
+pub use route::{OnLoss, Route};
 pub use step::{CacheOp, Job, PoolSize, Row, RowOutput, Sampled, Sampling, SequenceId, Tokens};
 pub use text::{Detokenizer, PatternSet, PatternState, Piece, Vocabulary};

@@ -130,6 +130,8 @@ pub enum ModelWord {
     },
     /// This life of the model has begun; what earlier lives held is gone.
     Reborn,
+    /// Words on their way to or from the model were lost; it goes on with what it holds.
+    DoorLost,
 }
 
 /// What one step did for one request. An offer: home decides what of it is committed.

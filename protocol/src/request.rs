@@ -84,6 +84,8 @@ pub struct Outcome {
     pub completion_tokens: u32,
     /// What each model of the route did.
     pub shares: SmallVec<[(ModelIx, Share); 4]>,
+    /// The models that were out of reach, without which the reply was finished.
+    pub without: SmallVec<[ModelIx; 4]>,
 }
 
 /// Why a request could not be finished.
@@ -109,6 +111,12 @@ pub enum Failure {
     /// The policy hands the request to and fro without a token.
     #[error("the policy hands the request from model to model and none writes a token")]
     Circling,
+    /// The node of a model was out of reach for too long.
+    #[error("a model of the route is on a node that is out of reach; try again later")]
+    OutOfReach {
+        /// The model.
+        model: ModelIx,
+    },
     /// A model cannot be kept alive.
     #[error("the model is not available: {reason}")]
     ModelLost {

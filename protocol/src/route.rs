@@ -20,6 +20,20 @@ pub struct Route {
     pub patterns: PatternSet,
     /// The text that the policy keeps from clients.
     pub hidden: HiddenSet,
+    /// What becomes of its requests when one of its models is out of reach for good.
+    pub on_loss: OnLoss,
+}
+
+/// What becomes of a request when a model that it needs is out of reach for longer than `grace`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// It waits until the model is back.
+    #[default]
+    Wait,
+    /// It is finished by one of the models that are left, and its client is told so.
+    Fallback,
+    /// It fails.
+    Fail,
 }
 
 impl Route {
@@ -33,7 +47,13 @@ impl Route {
         models.dedup();
         let patterns = PatternSet::new(policy.patterns());
         let hidden = HiddenSet::new(policy.hidden());
-        Self { entry, models, policy, vocabulary, patterns, hidden }
+        let on_loss = OnLoss::default();
+        Self { entry, models, policy, vocabulary, patterns, hidden, on_loss }
+    }
+
+    /// The same route, on which a loss has other consequences.
+    pub fn on_loss(self, on_loss: OnLoss) -> Self {
+        Self { on_loss, ..self }
     }
 
     /// The owner of the first turn of a request whose prompt has `prompt` tokens.

@@ -6,6 +6,7 @@ use crate::testing::*;
 use tokenrouter_policies::Policy;
 
 mod closing;
+mod reach;
 
 /// How long the watchdog of these homes waits, and how often `Finish` is repeated, in milliseconds.
 const STALL: u64 = 100;

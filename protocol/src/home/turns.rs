@@ -1,5 +1,6 @@
 //! Turns: how they are granted, and the watchdog that asks an owner before it grants again.
 
+use super::reach::Reach;
 use super::{Effect, Home, Time};
 use crate::id::{Fence, Life, RequestId};
 use crate::message::HomeWord;
@@ -57,6 +58,11 @@ impl Home {
     pub(super) fn watch(&mut self, now: Time, rid: RequestId, out: &mut Vec<Effect>) {
         let Some(entry) = self.ledgers.get_mut(&rid) else { return };
         let (owner, fence) = (entry.ledger.owner(), entry.ledger.fence());
+        // Nothing can be heard of it, and what was said to it is kept for it.
+        if self.reach[owner.index()] != Reach::Here {
+            entry.watch.due = now + self.config.stall_timeout;
+            return;
+        }
         if entry.watch.silent >= self.config.grants_max {
             let grants = entry.watch.silent;
             return self.fail(now, rid, Failure::Stalled { model: owner, grants }, out);
@@ -87,6 +93,9 @@ impl Home {
     }
 
     pub(super) fn grant(&mut self, now: Time, rid: RequestId) {
+        if !self.provide(now, rid) {
+            return;
+        }
         let Some(entry) = self.ledgers.get_mut(&rid) else { return };
         let owner = entry.ledger.owner();
         let grant = entry.ledger.grant(self.config.life, self.lives[owner.index()]);

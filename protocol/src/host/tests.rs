@@ -9,6 +9,7 @@ use tokenrouter_policies::{Draws, JustSampled, PolicyState, Signals, Token, Verd
 
 mod blocks;
 mod launch;
+mod lost;
 mod steps;
 
 /// How long a request may not move, in milliseconds.

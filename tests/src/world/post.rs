@@ -87,7 +87,8 @@ fn model_kind(word: &ModelWord) -> usize {
         ModelWord::Missing { .. } => 4,
         ModelWord::Closed { .. } => 5,
         ModelWord::Holding { .. } => 6,
-        ModelWord::Reborn => 7,
+        // A home does the same with both; this world's models say only the first.
+        ModelWord::Reborn | ModelWord::DoorLost => 7,
     }
 }
 
