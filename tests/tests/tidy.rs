@@ -29,15 +29,17 @@ const LAYERS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates of others that only some of ours may name.
-const RESERVED: [(&str, &[&str]); 8] = [
+const RESERVED: [(&str, &[&str]); 10] = [
     ("ractor", &["actors"]),
     ("bincode", &["transport"]),
     ("quinn", &["transport"]),
+    ("rustls", &["transport"]),
+    ("rcgen", &["transport"]),
     ("candle-core", &["engine", "benches"]),
     ("candle-nn", &["engine", "benches"]),
     ("mistralrs-core", &["engine", "benches"]),
     ("mistralrs-quant", &["engine", "benches"]),
-    ("tokio", &["engine", "actors", "server", "tests", "benches"]),
+    ("tokio", &["engine", "transport", "actors", "server", "tests", "benches"]),
 ];
 
 /// Longest file.
