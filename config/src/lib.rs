@@ -15,7 +15,7 @@ pub use error::{Error, Origin};
 pub use secret::Secret;
 pub use section::PolicySection;
 pub use topology::{
-    Admin, Batching, Http, Limits, Log, LogFormat, Memory, Model, Objective, Restart, Route,
-    Scheduler, SchedulerMode, Setting, Sources, Threshold, Topology, Tune,
+    Admin, Batching, Cluster, Http, Limits, Log, LogFormat, Memory, Model, Node, Objective, OnLoss,
+    Restart, Route, Scheduler, SchedulerMode, Setting, Sources, Threshold, Topology, Tune, digest,
 };
 pub use units::Bytes;

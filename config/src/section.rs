@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Flag};
 use crate::error::Error;
-use crate::topology::Sources;
+use crate::topology::{Sources, write_value};
 use figment::value::Value;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -66,6 +66,13 @@ impl PolicySection {
             settings.remove("kind");
         }
         self.document.parse(&self.path, &settings)
+    }
+
+    /// Writes the section so that the same settings give the same text, wherever they came from.
+    pub(crate) fn write(&self, text: &mut String) {
+        if let Some(value) = self.document.find(&self.path) {
+            write_value(value, text);
+        }
     }
 
     /// An error about `key`, which is relative to this section; its parts are joined by dots.

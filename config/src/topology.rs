@@ -5,9 +5,12 @@
 
 mod batching;
 mod check;
+mod cluster;
 mod mapping;
 
 pub use batching::{Batching, Objective, Scheduler, SchedulerMode, Threshold, Tune};
+pub(crate) use cluster::write_value;
+pub use cluster::{Cluster, Node, OnLoss, digest};
 
 use crate::document::Document;
 use crate::error::{Error, Origin};
@@ -43,7 +46,7 @@ pub struct Setting {
     /// The flag as the user types it, `--listen`.
     pub flag: &'static str,
     /// The key it sets, `http.listen`.
-    pub key: &'static str,
+    pub key: String,
     /// Its value.
     pub value: String,
 }
@@ -71,6 +74,12 @@ pub struct Topology {
     pub admin: Admin,
     /// Logging.
     pub log: Log,
+    /// The nodes by name; none where everything runs in one process.
+    pub nodes: BTreeMap<String, Node>,
+    /// What nodes need to know each other.
+    pub cluster: Cluster,
+    /// Which of the nodes this process is; see [`Topology::on`].
+    pub here: Option<String>,
     document: Arc<Document>,
 }
 
@@ -81,6 +90,8 @@ pub struct Route {
     pub entry: String,
     /// How the next model is chosen.
     pub policy: PolicySection,
+    /// What becomes of its requests when one of its models is out of reach.
+    pub on_loss: OnLoss,
 }
 
 /// `http:`
@@ -224,15 +235,11 @@ impl Topology {
     }
 
     fn assemble(document: Arc<Document>, raw: Raw) -> Result<Self, Error> {
-        if raw.nodes.is_some() {
-            let reason = "more than one node is not yet supported; leave `nodes` out";
-            return Err(document.error(&["nodes".to_owned()], reason));
-        }
         let mut routes = BTreeMap::new();
         for (name, Mapping(route)) in raw.routes {
             let path = vec!["routes".to_owned(), name.clone(), "policy".to_owned()];
             let policy = PolicySection::find(&document, path)?;
-            routes.insert(name, Route { entry: route.entry, policy });
+            routes.insert(name, Route { entry: route.entry, policy, on_loss: route.on_loss });
         }
         let models = raw.models.into_iter().map(|(name, model)| (name, model.into())).collect();
         Ok(Self {
@@ -246,6 +253,9 @@ impl Topology {
             restart: raw.restart.0,
             admin: raw.admin.0,
             log: raw.log.0,
+            nodes: raw.nodes.into_iter().map(|(name, node)| (name, node.0)).collect(),
+            cluster: raw.cluster.0,
+            here: None,
             document,
         })
     }
@@ -274,7 +284,10 @@ struct Raw {
     admin: Mapping<Admin>,
     #[serde(default)]
     log: Mapping<Log>,
-    nodes: Option<Value>,
+    #[serde(default)]
+    nodes: BTreeMap<String, Mapping<Node>>,
+    #[serde(default)]
+    cluster: Mapping<Cluster>,
 }
 
 #[derive(Deserialize)]
@@ -284,6 +297,8 @@ struct RawRoute {
     /// Parsed apart, so that its errors come from those who know it.
     #[serde(rename = "policy")]
     _policy: Value,
+    #[serde(default)]
+    on_loss: OnLoss,
 }
 
 /// A model's settings, or only its path.

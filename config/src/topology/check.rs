@@ -3,6 +3,7 @@
 use super::{Batching, Model, Route, Topology};
 use crate::error::Error;
 use crate::secret::Secret;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// More threads than any machine has cores: a number beyond it is a slip, and starting them would take minutes.
@@ -37,6 +38,7 @@ impl Topology {
         for (name, batching) in &self.batching {
             self.check_batching(name, batching)?;
         }
+        self.check_nodes()?;
         self.check_limits()
     }
 
@@ -144,8 +146,14 @@ impl Topology {
         if admin.api_key.as_ref().is_some_and(|key| !fits(key)) {
             return Err(self.error(&["admin", "api_key"], reason));
         }
-        let listen = self.http.listen;
-        if admin.enabled && admin.api_key.is_none() && !listen.ip().is_loopback() {
+        // A node of several listens where its own settings say.
+        self.check_admin(self.nodes.is_empty().then_some(self.http.listen))
+    }
+
+    /// Whoever listens there must not let everybody kill.
+    pub(super) fn check_admin(&self, listen: Option<SocketAddr>) -> Result<(), Error> {
+        let open = self.admin.enabled && self.admin.api_key.is_none();
+        if let Some(listen) = listen.filter(|listen| open && !listen.ip().is_loopback()) {
             let reason = format!(
                 "others could kill actors through {listen}; set `admin.api_key`, or listen on 127.0.0.1"
             );
@@ -185,7 +193,7 @@ impl Topology {
         Err(self.error(&[section, name], reason))
     }
 
-    fn no_such_model(&self, name: &str) -> String {
+    pub(super) fn no_such_model(&self, name: &str) -> String {
         let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
         format!("there is no model `{name}`; the topology has {}", known.join(", "))
     }

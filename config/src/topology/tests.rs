@@ -115,10 +115,7 @@ const FAULTS: &[(&str, &str)] = &[
         "`models.a.threads`: expected a whole number, not negative, found",
     ),
     ("models: { a: { path: x, kv_positions: 0 } }\n", "`models.a.kv_positions`: a KV cache of 0"),
-    (
-        "models: { a: x }\nnodes: { n: {} }\n",
-        "t.yaml:2: `nodes`: more than one node is not yet supported",
-    ),
+    ("models: { a: x }\nnodes: { n: {} }\n", "t.yaml:2: `nodes.n.quic`: is missing"),
     (
         "models: { a: x }\nhttp: { listen: here }\n",
         "t.yaml:2: `http.listen`: `here` is not an address",
@@ -288,7 +285,7 @@ fn the_environment_goes_over_the_file_and_flags_over_both() {
 
     sources.flags.push(Setting {
         flag: "--listen",
-        key: "http.listen",
+        key: "http.listen".into(),
         value: "127.0.0.1:2".into(),
     });
     assert_eq!(Topology::load(&sources).unwrap().http.listen.port(), 2);
@@ -365,14 +362,15 @@ fn a_fault_from_environment_or_flag_names_it() {
         ),
         (
             variable("TOKENROUTER_NODES__A", "1"),
-            "environment variable TOKENROUTER_NODES__A: `nodes`: more than",
+            "environment variable TOKENROUTER_NODES__A: `nodes.a`: expected settings",
         ),
     ];
     for (sources, expected) in cases {
         let told = Topology::load(&sources).unwrap_err().to_string();
         assert!(told.starts_with(expected), "{told:?}");
     }
-    let flags = vec![Setting { flag: "--listen", key: "http.listen", value: "nowhere".into() }];
+    let flags =
+        vec![Setting { flag: "--listen", key: "http.listen".into(), value: "nowhere".into() }];
     let told = Topology::load(&Sources { flags, ..Sources::default() }).unwrap_err().to_string();
     assert!(
         told.starts_with("flag --listen: `http.listen`: `nowhere` is not an address"),
