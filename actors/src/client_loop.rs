@@ -10,17 +10,20 @@ use crate::clock::Clock;
 use crate::decode_loop::DecodeMsg;
 use crate::faults::{About, Faults, Planned, Stage, home_words, model_words};
 use crate::gateway::Word;
+use crate::links::Way;
 use crate::peer_loop::PeerMsg;
 use crate::seat::{Address, Attached, Seat, Waiting};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_policies::ModelIx;
 use tokenrouter_protocol::home::{Counters, Effect};
 use tokenrouter_protocol::{
     Adoption, Failure, Home, HomeConfig, HomeSays, Life, ModelSays, Parcel, Request, RequestId,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// What a ClientLoop is told.
 #[derive(Debug)]
@@ -37,8 +40,10 @@ pub(crate) enum ClientMsg {
     Cancel(RequestId),
     /// A model speaks to this home.
     Model(ModelSays),
-    /// The door of this model is new.
-    DoorLost(ModelIx),
+    /// Words on their way to or from these models were lost.
+    DoorLost(SmallVec<[ModelIx; 4]>),
+    /// The way to some node has changed: look.
+    Ways,
     /// This model cannot be kept alive.
     ModelLost { model: ModelIx, reason: String },
     /// Time has passed.
@@ -64,12 +69,21 @@ pub struct ClientView {
 #[derive(Debug)]
 pub(crate) struct ClientArgs {
     pub(crate) home: HomeConfig,
-    pub(crate) decode: Seat<DecodeMsg>,
+    /// The model of the same subserver; `None` where that lives on another node.
+    pub(crate) decode: Option<Seat<DecodeMsg>>,
     pub(crate) peer: Seat<PeerMsg>,
-    pub(crate) models: usize,
+    /// The ways to other nodes, with the models that live there.
+    pub(crate) ways: Vec<NodeWay>,
     pub(crate) clock: Clock,
     pub(crate) waiting: Waiting,
     pub(crate) faults: Faults,
+}
+
+/// The way to another node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeWay {
+    pub(crate) models: Arc<[ModelIx]>,
+    pub(crate) way: watch::Receiver<Way>,
 }
 
 pub(crate) struct ClientLoop;
@@ -96,7 +110,10 @@ impl Actor for ClientLoop {
         let ticks = Address::new(myself, args.waiting.clone()).every(period, || ClientMsg::Tick);
         let core = Home::new(args.home.clone());
         let sessions = HashMap::new();
-        Ok(State { core, effects: Vec::new(), sessions, args, _ticks: ticks })
+        let mut state = State { core, effects: Vec::new(), sessions, args, _ticks: ticks };
+        // Without requests nothing comes of it.
+        state.ways(state.args.clock.now());
+        Ok(state)
     }
 
     async fn handle(
@@ -123,11 +140,20 @@ impl Actor for ClientLoop {
                 }
             }
             ClientMsg::Model(says) => state.core.hear(now, says, &mut state.effects),
-            ClientMsg::DoorLost(model) => state.door_lost(now, model),
+            ClientMsg::DoorLost(models) => {
+                for model in models {
+                    state.core.door_lost(now, model, &mut state.effects);
+                }
+            }
+            ClientMsg::Ways => state.ways(now),
             ClientMsg::ModelLost { model, reason } => {
                 state.core.model_lost(now, model, &reason, &mut state.effects);
             }
-            ClientMsg::Tick => state.core.tick(now, &mut state.effects),
+            ClientMsg::Tick => {
+                // Whoever told that a way has changed may have told an earlier life.
+                state.ways(now);
+                state.core.tick(now, &mut state.effects);
+            }
             ClientMsg::Inspect(reply) => drop(reply.send(state.view())),
         }
         state.args.at(Stage::Decided, &about)?;
@@ -156,13 +182,13 @@ impl State {
         }
     }
 
-    /// Words to other models pass the own door too: when that is new, every turn of another model is granted again.
-    fn door_lost(&mut self, now: Duration, model: ModelIx) {
-        let own = self.args.home.home.model;
-        let others = (0..self.args.models).map(|m| ModelIx(m as u8)).filter(|m| *m != own);
-        let lost: Vec<ModelIx> = if model == own { others.collect() } else { vec![model] };
-        for model in lost {
-            self.core.door_lost(now, model, &mut self.effects);
+    /// Tells the home how each model can be reached, if that has changed.
+    fn ways(&mut self, now: Duration) {
+        for NodeWay { models, way } in &mut self.args.ways {
+            let reach = way.borrow_and_update().reach;
+            for model in models.iter() {
+                self.core.reach(now, *model, reach, &mut self.effects);
+            }
         }
     }
 
@@ -221,15 +247,15 @@ impl ClientMsg {
             Self::Cancel(_) => about.push("cancel"),
             Self::Model(says) => model_words(says, about),
             Self::DoorLost(_) => about.push("door-lost"),
+            Self::Ways => about.push("ways"),
             Self::ModelLost { .. } | Self::Tick | Self::Inspect(_) => {}
         }
     }
 }
 
 fn say(args: &ClientArgs, to: ModelIx, says: HomeSays) {
-    if to == args.home.home.model {
-        args.decode.cast(DecodeMsg::Home(says));
-    } else {
-        args.peer.cast(PeerMsg::Send(Parcel::ToModel { to, says }));
-    }
+    match &args.decode {
+        Some(decode) if to == args.home.home.model => decode.cast(DecodeMsg::Home(says)),
+        _ => args.peer.cast(PeerMsg::Send(Parcel::ToModel { to, says })),
+    };
 }

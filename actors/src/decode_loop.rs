@@ -41,6 +41,10 @@ pub(crate) enum DecodeMsg {
     Observe,
     /// Somebody outside asks what was seen.
     Observed(RpcReplyPort<Observations>),
+    /// Words between other nodes and this model were lost.
+    DoorLost,
+    /// A node is out of reach for good.
+    NodeLost(u8),
     /// Somebody has waited long enough for others.
     Wake,
     /// Time has passed.
@@ -81,6 +85,8 @@ pub(crate) struct DecodeArgs {
     pub(crate) tuner: Option<Seat<TunerMsg>>,
     /// Every home there is: each hears of this life.
     pub(crate) homes: Vec<HomeId>,
+    /// This node.
+    pub(crate) here: u8,
     pub(crate) clock: Clock,
     /// Set by every finished step, so that its parent can tell a stumble from a loop of deaths.
     pub(crate) progress: Arc<AtomicBool>,
@@ -176,6 +182,8 @@ impl Actor for DecodeLoop {
                 // Whoever asked may be gone.
                 let _ = reply.send(state.seen.take().0);
             }
+            DecodeMsg::DoorLost => state.door_lost(),
+            DecodeMsg::NodeLost(node) => state.core.node_lost(now, node, &mut state.effects),
             DecodeMsg::Wake => {
                 state.timer = None;
                 state.core.tick(now, &mut state.effects);
@@ -210,6 +218,14 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Tells the homes of other nodes; those of this one were told by whoever replaced the door.
+    fn door_lost(&mut self) {
+        let here = self.args.here;
+        for home in self.args.homes.iter().filter(|home| home.node != here) {
+            self.core.door_lost(*home, &mut self.effects);
+        }
     }
 
     /// Tells the Tuner what was seen.
@@ -255,7 +271,7 @@ impl State {
 
 impl DecodeArgs {
     fn say(&self, to: HomeId, says: ModelSays) {
-        if to.model == self.host.model {
+        if to.model == self.host.model && to.node == self.here {
             self.client.cast(ClientMsg::Model(says));
         } else {
             self.peer.cast(PeerMsg::Send(Parcel::ToHome { to, says }));
@@ -275,13 +291,16 @@ impl DecodeMsg {
             Self::Done(_) => about.push("step"),
             Self::Launch => about.push("launch"),
             Self::Thresholds(_) => about.push("thresholds"),
+            Self::DoorLost => about.push("door-lost"),
+            Self::NodeLost(_) => about.push("node-lost"),
             Self::Stand | Self::Observe | Self::Observed(_) => {}
             Self::Wake | Self::Tick | Self::Inspect(_) => {}
         }
     }
 }
 
-/// The homes of a node with these many models: every model is a route of its own, so each has one.
-pub(crate) fn homes(models: usize) -> Vec<HomeId> {
-    (0..models).map(|m| HomeId { node: 0, model: ModelIx(m as u8) }).collect()
+/// The homes of so many nodes with so many models: every model is a route of its own, so each node has one for each.
+pub(crate) fn homes(nodes: usize, models: usize) -> Vec<HomeId> {
+    let of = |node| (0..models).map(move |m| HomeId { node: node as u8, model: ModelIx(m as u8) });
+    (0..nodes).flat_map(of).collect()
 }

@@ -91,6 +91,7 @@ pub(crate) fn model_words(says: &ModelSays, about: &mut About) {
         ModelWord::Closed { .. } => "closed",
         ModelWord::Holding { .. } => "holding",
         ModelWord::Reborn => "reborn",
+        ModelWord::DoorLost => "door-lost",
     }));
 }
 

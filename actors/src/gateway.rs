@@ -4,9 +4,10 @@
 //! that home, from the copy it keeps; its reader notices nothing. Nothing here blocks a loop: every session has a channel
 //! of its own, which holds at most one reply.
 
-use crate::admin::{Admin, ModelView};
+use crate::admin::{Admin, LinksBranch, ModelView};
 use crate::client_loop::ClientMsg;
 use crate::decode_loop::DecodeMsg;
+use crate::links::{LinkView, ListenerMsg, RemoteMsg, Way};
 use crate::pacer::PacerMsg;
 use crate::peer_loop::PeerMsg;
 use crate::seat::Seat;
@@ -41,6 +42,8 @@ pub struct Gateway {
 pub(crate) struct Inner {
     pub(crate) models: Vec<Model>,
     pub(crate) http: Seat<()>,
+    /// Where there are other nodes.
+    pub(crate) links: Option<LinkSeats>,
     /// Where models run in rounds.
     pub(crate) pacer: Option<Seat<PacerMsg>>,
     /// Where thresholds follow what is measured, and how often they were changed.
@@ -53,13 +56,23 @@ pub(crate) struct Inner {
     pub(crate) requests_max: usize,
 }
 
+/// What speaks with other nodes.
+#[derive(Debug)]
+pub(crate) struct LinkSeats {
+    pub(crate) links: Seat<()>,
+    pub(crate) listener: Seat<ListenerMsg>,
+    /// The other nodes, their proxies, and the ways there.
+    pub(crate) remotes: Vec<(Seat<RemoteMsg>, watch::Receiver<Way>)>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) subserver: Seat<()>,
     pub(crate) client: Seat<ClientMsg>,
     pub(crate) decode: Seat<DecodeMsg>,
     pub(crate) peer: Seat<PeerMsg>,
-    pub(crate) pool: PoolSize,
+    /// `None` where the model lives on another node.
+    pub(crate) pool: Option<PoolSize>,
     /// When it launches, in this life and the next ones.
     pub(crate) thresholds: Arc<watch::Sender<Thresholds>>,
 }
@@ -139,12 +152,20 @@ impl Gateway {
         self.inner.requests_max - self.inner.permits.available_permits()
     }
 
-    /// Whether requests are taken, and every ClientLoop and DecodeLoop is up. A PeerLoop is not asked for: one that died is
-    /// replaced at once, and requests that need it wait.
+    /// Whether requests are taken, every ClientLoop and DecodeLoop is up, and there was a link to each other node, or none for
+    /// too long. A PeerLoop or a link is not asked for: one that is lost is soon replaced, and requests that need it wait.
     pub fn ready(&self) -> bool {
-        let mut models = self.inner.models.iter();
+        let up = |m: &Model| m.client.is_occupied() && (m.pool.is_none() || m.decode.is_occupied());
+        let met = |links: &LinkSeats| links.remotes.iter().all(|(_, way)| way.borrow().met);
         !self.inner.permits.is_closed()
-            && models.all(|m| m.client.is_occupied() && m.decode.is_occupied())
+            && self.inner.models.iter().all(up)
+            && self.inner.links.as_ref().is_none_or(met)
+    }
+
+    /// What the links to other nodes show of themselves; one that is being restarted is left out.
+    pub async fn links(&self) -> Vec<LinkView> {
+        let Some(links) = &self.inner.links else { return Vec::new() };
+        links.view().await.remotes.into_iter().filter_map(|(_, view)| view).collect()
     }
 
     /// How often thresholds were changed for better ones.
@@ -190,6 +211,21 @@ impl Gateway {
             views.push(model.view().await);
         }
         views
+    }
+}
+
+impl LinkSeats {
+    pub(crate) async fn view(&self) -> LinksBranch {
+        let mut remotes = Vec::new();
+        for (seat, _) in &self.remotes {
+            remotes.push((seat.view(), ask(seat, RemoteMsg::Inspect).await));
+        }
+        LinksBranch { links: self.links.view(), listener: self.listener.view(), remotes }
+    }
+
+    /// Kills the proxy of a node; whether there was one.
+    pub(crate) fn kill(&self, place: usize) -> bool {
+        self.remotes.get(place).is_some_and(|(seat, _)| seat.kill())
     }
 }
 

@@ -9,6 +9,9 @@
 //! ├─ Subserver "large"          the same three
 //! ├─ Pacer                      only where models run in rounds
 //! ├─ Tuner                      only where thresholds follow what is measured
+//! ├─ Links                      only where there are other nodes: supervisor of
+//! │   ├─ Listener               answers nodes that call
+//! │   └─ Remote "b"             stands for another node, and takes what a PeerLoop here would
 //! └─ Http                       the accept loop; connections are tasks, not children
 //! ```
 //!
@@ -19,9 +22,11 @@ mod admin;
 mod client_loop;
 mod clock;
 mod decode_loop;
+mod doors;
 mod faults;
 mod gateway;
 mod http;
+mod links;
 mod node;
 mod pacer;
 mod peer_loop;
@@ -31,13 +36,14 @@ mod spec;
 mod subserver;
 mod tuner;
 
-pub use admin::{Admin, Branch, ModelView, Target, Tree};
+pub use admin::{Admin, Branch, LinksBranch, ModelView, Target, Tree};
 pub use client_loop::ClientView;
 pub use decode_loop::DecodeView;
 pub use faults::{Faults, Point, Stage};
 pub use gateway::{Event, Gateway, Session};
 pub use http::Service;
+pub use links::{LinkCounts, LinkView};
 pub use node::{Node, StartError};
 pub use seat::SeatView;
-pub use spec::{Limits, ModelSpec, NodeSpec, RouteSpec, Scheduler, Tuning};
+pub use spec::{Cluster, Limits, ModelSpec, NodeAddress, NodeSpec, RouteSpec, Scheduler, Tuning};
 pub use tokenrouter_policies::Budget;

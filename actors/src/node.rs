@@ -1,5 +1,5 @@
 //! Node: root supervisor of everything that runs in this process.
-//! Parent: none.  Children: a Subserver for each model, Http, perhaps a Pacer and a Tuner.  Talks to: nobody; it hands out seats.
+//! Parent: none.  Children: a Subserver for each model, Http, perhaps Links, a Pacer and a Tuner.  Talks to: nobody; it hands out seats.
 //! After a restart: there is none. A node that gives up says why, and the process ends.
 //!
 //! It holds what outlives every loop: engines with their weights and KV pools, seats, and the counts of lives.
@@ -8,19 +8,24 @@ use crate::admin::Target;
 use crate::clock::{Clock, Lives, process_start};
 use crate::gateway::{Gateway, Inner, Model};
 use crate::http::{Http, Service};
+use crate::links::{Links, LinksArgs};
 use crate::seat::{Address, Chair, Death, Waiting};
 use crate::spec::{ModelSpec, NodeSpec};
 use crate::subserver::{Chairs, Exhausted, Subserver, SubserverArgs};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use std::sync::Arc;
+use std::time::Duration;
 use tokenrouter_policies::{ModelIx, Tally};
 use tokenrouter_protocol::Route;
+use tokenrouter_transport::Endpoint;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 mod aides;
+mod cluster;
 
 use aides::Aides;
+use cluster::Others;
 
 /// A running node.
 #[derive(Debug)]
@@ -29,7 +34,12 @@ pub struct Node {
     ended: JoinHandle<()>,
     gateway: Gateway,
     failure: watch::Receiver<Option<String>>,
+    /// The socket to other nodes.
+    endpoint: Option<Endpoint>,
 }
+
+/// How long other nodes may take to hear that this one stops.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -47,20 +57,21 @@ impl Node {
         let entries = spec.routes.iter().map(|r| r.entry).collect();
         let clock = Clock::start();
         let aides = Aides::new(&spec, clock);
-        let children = children(spec, clock, &aides);
+        let (children, others) = children(spec, clock, &aides);
         let http = Chair::new();
         let models = children.iter().enumerate().map(|(index, child)| Model {
             subserver: child.chairs.subserver.seat(),
             peer: child.chairs.peer.seat(),
             client: child.chairs.client.seat(),
             decode: child.chairs.decode.seat(),
-            pool: child.engine.pool(),
+            pool: child.engine.as_ref().map(|engine| engine.pool()),
             thresholds: Arc::clone(&aides.thresholds[index]),
         });
         let (models, seat) = (models.collect(), http.seat());
         let inner = Inner {
             models,
             http: seat,
+            links: others.seats(),
             pacer: aides.pacer(),
             tuner: aides.tuner(),
             tuned: Arc::clone(&aides.changes),
@@ -69,9 +80,10 @@ impl Node {
             requests_max,
         };
         let (failed, failure) = watch::channel(None);
-        let args = Args { children, http, aides, failed };
+        let endpoint = others.endpoint();
+        let args = Args { children, links: others.links, http, aides, failed };
         let (actor, ended) = Actor::spawn(None, NodeActor, args).await?;
-        Ok(Self { actor, ended, gateway: Gateway::new(inner), failure })
+        Ok(Self { actor, ended, gateway: Gateway::new(inner), failure, endpoint })
     }
 
     /// The way in for requests.
@@ -106,6 +118,10 @@ impl Node {
         self.actor.stop(None);
         // The only error is a panic of the node's own task, which ends it as well.
         drop(self.ended.await);
+        if let Some(endpoint) = self.endpoint {
+            endpoint.close();
+            drop(tokio::time::timeout(FAREWELL, endpoint.closed()).await);
+        }
     }
 }
 
@@ -119,6 +135,7 @@ struct NodeActor;
 
 struct Args {
     children: Vec<SubserverArgs>,
+    links: Option<(Chair<()>, LinksArgs)>,
     http: Chair<()>,
     aides: Aides,
     failed: watch::Sender<Option<String>>,
@@ -148,6 +165,7 @@ impl Actor for NodeActor {
         for index in 0..state.args.children.len() {
             state.start(index, &myself).await?;
         }
+        state.link(&myself).await?;
         state.args.aides.start(&state.args.children, &myself).await?;
         Ok(state)
     }
@@ -183,16 +201,21 @@ impl Actor for NodeActor {
             return state.start(index, &myself).await;
         }
         let http = state.args.http.is(id);
-        let aide = state.args.aides.name(id);
-        let Some(name) = aide.or(http.then_some("Http")) else { return Ok(()) };
+        let links = state.args.links.as_ref().filter(|(chair, _)| chair.is(id));
+        let other = links.map(|_| "Links").or(http.then_some("Http"));
+        let Some(name) = state.args.aides.name(id).or(other) else { return Ok(()) };
         state.args.aides.leave(id);
+        if let Some((chair, _)) = links {
+            chair.leave();
+        }
         if !killed && state.tallies.last_mut().is_some_and(|tally| !tally.allow(now)) {
             return state.give_up(&myself, format!("{name} cannot be kept alive: {reason}"));
         }
         tracing::warn!(reason, "{name} died");
-        match http {
-            true => state.serve(&myself).await,
-            false => state.args.aides.start(&state.args.children, &myself).await,
+        match name {
+            "Http" => state.serve(&myself).await,
+            "Links" => state.link(&myself).await,
+            _ => state.args.aides.start(&state.args.children, &myself).await,
         }
     }
 }
@@ -207,6 +230,14 @@ impl State {
         let (actor, _) = Subserver::spawn_linked(None, Subserver, args, myself.get_cell()).await?;
         let address = Address::new(actor, Waiting::default());
         self.args.children[index].chairs.subserver.take(address);
+        Ok(())
+    }
+
+    /// Starts the links, where there are other nodes.
+    async fn link(&self, myself: &ActorRef<NodeMsg>) -> Result<(), ActorProcessingErr> {
+        let Some((chair, args)) = &self.args.links else { return Ok(()) };
+        let (actor, _) = Links::spawn_linked(None, Links, args.clone(), myself.get_cell()).await?;
+        chair.take(Address::new(actor, Waiting::default()));
         Ok(())
     }
 
@@ -229,15 +260,16 @@ impl State {
     }
 }
 
-/// What each subserver is started with: chairs for all first, so that each knows the others' seats.
-fn children(spec: NodeSpec, clock: Clock, aides: &Aides) -> Vec<SubserverArgs> {
+/// What each subserver is started with, and what is known of other nodes: chairs for all first, so that each knows the
+/// others' seats.
+fn children(spec: NodeSpec, clock: Clock, aides: &Aides) -> (Vec<SubserverArgs>, Others) {
     let process = process_start();
     let routes: Arc<[Route]> = spec
         .routes
         .iter()
         .map(|route| {
             let vocabulary = Arc::clone(&spec.models[route.entry.index()].vocabulary);
-            Route::new(route.entry, Arc::clone(&route.policy), vocabulary)
+            Route::new(route.entry, Arc::clone(&route.policy), vocabulary).on_loss(route.on_loss)
         })
         .collect();
     let chairs: Vec<Chairs> = spec
@@ -250,12 +282,12 @@ fn children(spec: NodeSpec, clock: Clock, aides: &Aides) -> Vec<SubserverArgs> {
             peer: Chair::new(),
         })
         .collect();
-    let doors: Vec<_> = chairs.iter().map(|c| c.peer.seat()).collect();
+    let others = Others::new(&spec, &chairs, clock, process);
     let clients: Vec<_> = chairs.iter().map(|c| c.client.seat()).collect();
     let child = |(index, (model, chairs)): (usize, (ModelSpec, Chairs))| SubserverArgs {
         model: ModelIx(index as u8),
         name: model.name,
-        engine: Arc::new(model.engine),
+        engine: model.engine.map(Arc::new),
         batch: model.batch,
         routes: Arc::clone(&routes),
         limits: spec.limits,
@@ -268,8 +300,11 @@ fn children(spec: NodeSpec, clock: Clock, aides: &Aides) -> Vec<SubserverArgs> {
         model_lives: Lives::new(process),
         home_lives: Lives::new(process),
         chairs,
-        doors: doors.clone(),
+        doors: others.doors.clone(),
         clients: clients.clone(),
+        nodes: others.nodes,
+        ways: others.ways.clone(),
     };
-    spec.models.into_iter().zip(chairs).enumerate().map(child).collect()
+    let children = spec.models.into_iter().zip(chairs).enumerate().map(child).collect();
+    (children, others)
 }

@@ -1,5 +1,5 @@
 //! PeerLoop: the only door of a subserver to the others, both ways.
-//! Parent: Subserver.  Children: none.  Talks to: the PeerLoops of other subservers, its own ClientLoop and DecodeLoop.
+//! Parent: Subserver.  Children: none.  Talks to: the PeerLoops of other subservers, the Remotes of other nodes, its own ClientLoop and DecodeLoop.
 //! After a restart: empty. What lay in its mailbox is lost; homes grant again every turn that passed it.
 //!
 //! It never looks into a parcel further than the address.
@@ -7,6 +7,7 @@
 use crate::admin::Target;
 use crate::client_loop::ClientMsg;
 use crate::decode_loop::DecodeMsg;
+use crate::doors::Doors;
 use crate::faults::{About, Faults, Planned, Stage, parcel_words};
 use crate::seat::{Seat, Waiting};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -29,8 +30,8 @@ pub(crate) struct PeerArgs {
     pub(crate) model: ModelIx,
     pub(crate) decode: Seat<DecodeMsg>,
     pub(crate) client: Seat<ClientMsg>,
-    /// The door of every model, by index.
-    pub(crate) doors: Vec<Seat<PeerMsg>>,
+    /// The ways to every other subserver.
+    pub(crate) doors: Doors,
     pub(crate) through_wire: bool,
     pub(crate) waiting: Waiting,
     pub(crate) faults: Faults,
@@ -63,9 +64,7 @@ impl Actor for PeerLoop {
         match message {
             PeerMsg::Send(parcel) => {
                 let parcel = if state.through_wire { through_wire(&parcel)? } else { parcel };
-                if let Some(door) = state.doors.get(parcel.subserver().index()) {
-                    door.cast(PeerMsg::Receive(parcel));
-                }
+                state.doors.pass(parcel);
             }
             PeerMsg::Receive(Parcel::ToModel { says, .. }) => {
                 state.decode.cast(DecodeMsg::Home(says));

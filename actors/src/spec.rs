@@ -2,13 +2,15 @@
 //! threads.
 
 use crate::faults::Faults;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_engine::Engine;
 use tokenrouter_policies::planner::Plan;
 use tokenrouter_policies::tuner::TunerConfig;
 use tokenrouter_policies::{Budget, ModelIx, Policy};
-use tokenrouter_protocol::{BatchLimits, Rhythm, Vocabulary};
+use tokenrouter_protocol::{BatchLimits, OnLoss, Rhythm, Vocabulary};
+use tokenrouter_transport::Endpoint;
 
 /// A whole node.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct NodeSpec {
     pub tunings: Vec<Tuning>,
     /// The bounds.
     pub limits: Limits,
+    /// The other nodes, where there are any.
+    pub cluster: Option<Cluster>,
     /// Encodes and decodes every message between subservers as if it crossed the network.
     pub through_wire: bool,
     /// Deaths on purpose, for tests of what they cost.
@@ -34,8 +38,8 @@ pub struct NodeSpec {
 pub struct ModelSpec {
     /// Its name in the topology.
     pub name: String,
-    /// Its engine: weights, threads and KV pool, which outlive every actor.
-    pub engine: Engine,
+    /// Its engine: weights, threads and KV pool, which outlive every actor. `None` where it lives on another node.
+    pub engine: Option<Engine>,
     /// The bytes of its tokens, and which of them end a reply.
     pub vocabulary: Arc<Vocabulary>,
     /// When its forward passes are launched, and their bounds.
@@ -51,6 +55,32 @@ pub struct RouteSpec {
     pub entry: ModelIx,
     /// Which model writes the next token.
     pub policy: Arc<dyn Policy>,
+    /// What becomes of its requests when a model is out of reach.
+    pub on_loss: OnLoss,
+}
+
+/// The nodes of a cluster, and where its models live. Everything here is the same on every node, but for the first two.
+#[derive(Debug)]
+pub struct Cluster {
+    /// This node, by its place among the nodes.
+    pub here: u8,
+    /// Its socket.
+    pub endpoint: Endpoint,
+    /// The nodes, sorted by name.
+    pub nodes: Vec<NodeAddress>,
+    /// The node of each model.
+    pub places: Vec<u8>,
+    /// A digest of what all nodes must have in common.
+    pub topology: u64,
+}
+
+/// Where a node is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAddress {
+    /// Its name, which its certificate bears.
+    pub name: String,
+    /// Where it listens for other nodes.
+    pub address: SocketAddr,
 }
 
 /// Who waits for whom.

@@ -1,13 +1,14 @@
 //! Subserver: supervisor of the three loops of one model.
-//! Parent: Node.  Children: ClientLoop, DecodeLoop, PeerLoop.  Talks to: all ClientLoops, when a door is new or the model is lost.
+//! Parent: Node.  Children: ClientLoop, PeerLoop, and DecodeLoop where the model lives here.  Talks to: all ClientLoops, when a door is new or the model is lost.
 //! After a restart: its three loops are new as well, as if each had died alone.
 //!
 //! One-for-one: a loop that dies is replaced on its seat, within a budget. Only a death without a completed step since
 //! the last one counts, and none that somebody asked for. Beyond the budget the requests that wait for the model fail, and the Node is told.
 
-use crate::client_loop::{ClientArgs, ClientLoop, ClientMsg};
+use crate::client_loop::{ClientArgs, ClientLoop, ClientMsg, NodeWay};
 use crate::clock::{Clock, Lives};
 use crate::decode_loop::{DecodeArgs, DecodeLoop, DecodeMsg, homes};
+use crate::doors::Doors;
 use crate::faults::Faults;
 use crate::pacer::PacerMsg;
 use crate::peer_loop::{PeerArgs, PeerLoop, PeerMsg};
@@ -27,7 +28,8 @@ use tokio::sync::watch;
 pub(crate) struct SubserverArgs {
     pub(crate) model: ModelIx,
     pub(crate) name: String,
-    pub(crate) engine: Arc<Engine>,
+    /// `None` where the model lives on another node: then only its home is here.
+    pub(crate) engine: Option<Arc<Engine>>,
     pub(crate) batch: BatchLimits,
     pub(crate) routes: Arc<[Route]>,
     pub(crate) limits: Limits,
@@ -44,9 +46,13 @@ pub(crate) struct SubserverArgs {
     pub(crate) model_lives: Lives,
     pub(crate) home_lives: Lives,
     pub(crate) chairs: Chairs,
-    /// The doors and homes of every model, by index.
-    pub(crate) doors: Vec<Seat<PeerMsg>>,
+    /// The ways to every subserver.
+    pub(crate) doors: Doors,
+    /// The homes of this node, by model.
     pub(crate) clients: Vec<Seat<ClientMsg>>,
+    /// How many nodes there are, and the ways to the others.
+    pub(crate) nodes: usize,
+    pub(crate) ways: Vec<NodeWay>,
 }
 
 /// The chairs of one model's actors.
@@ -162,7 +168,7 @@ impl State {
                 chairs.client.take(Address::new(actor, waiting));
             }
             Role::Decode => {
-                let args = self.decode(waiting.clone());
+                let Some(args) = self.decode(waiting.clone()) else { return Ok(()) };
                 let (actor, _) = DecodeLoop::spawn_linked(None, DecodeLoop, args, cell).await?;
                 chairs.decode.take(Address::new(actor, waiting));
             }
@@ -178,7 +184,7 @@ impl State {
     fn client(&self, waiting: Waiting) -> ClientArgs {
         let args = &self.args;
         let home = HomeConfig {
-            home: HomeId { node: 0, model: args.model },
+            home: HomeId { node: args.doors.here, model: args.model },
             life: args.home_lives.next(),
             routes: Arc::clone(&args.routes),
             requests_max: args.limits.requests,
@@ -189,22 +195,24 @@ impl State {
         };
         ClientArgs {
             home,
-            decode: args.chairs.decode.seat(),
+            decode: args.engine.is_some().then(|| args.chairs.decode.seat()),
             peer: args.chairs.peer.seat(),
-            models: args.clients.len(),
+            ways: args.ways.clone(),
             clock: args.clock,
             waiting,
             faults: args.faults.clone(),
         }
     }
 
-    fn decode(&self, waiting: Waiting) -> DecodeArgs {
+    /// `None` where the model lives elsewhere.
+    fn decode(&self, waiting: Waiting) -> Option<DecodeArgs> {
         let args = &self.args;
+        let engine = args.engine.as_ref()?;
         let host = HostConfig {
             model: args.model,
             life: args.model_lives.next(),
             routes: Arc::clone(&args.routes),
-            pool: args.engine.pool(),
+            pool: engine.pool(),
             batch: BatchLimits {
                 thresholds: args.thresholds.borrow().clone(),
                 ..args.batch.clone()
@@ -212,19 +220,20 @@ impl State {
             paced: args.pacer.is_some(),
             grace: args.limits.grace,
         };
-        DecodeArgs {
+        Some(DecodeArgs {
             host,
-            engine: Arc::clone(&args.engine),
+            engine: Arc::clone(engine),
             client: args.chairs.client.seat(),
             peer: args.chairs.peer.seat(),
             pacer: args.pacer.clone(),
             tuner: args.tuner.clone(),
-            homes: homes(args.clients.len()),
+            homes: homes(args.nodes, args.clients.len()),
+            here: args.doors.here,
             clock: args.clock,
             progress: Arc::clone(&self.progress),
             waiting,
             faults: args.faults.clone(),
-        }
+        })
     }
 
     fn peer(&self, waiting: Waiting) -> PeerArgs {
@@ -239,10 +248,19 @@ impl State {
         }
     }
 
+    /// Words to this model passed its door, and so did the words of its home to the others.
     fn say_door_lost(&self) {
-        for client in &self.args.clients {
-            client.cast(ClientMsg::DoorLost(self.args.model));
+        let Self { args, .. } = self;
+        let here = args.engine.is_some();
+        for (index, client) in args.clients.iter().enumerate() {
+            let models = (0..args.clients.len()).map(|m| ModelIx(m as u8));
+            let lost = match ModelIx(index as u8) == args.model {
+                true => models.filter(|m| !here || *m != args.model).collect(),
+                false => models.filter(|m| here && *m == args.model).collect(),
+            };
+            client.cast(ClientMsg::DoorLost(lost));
         }
+        args.chairs.decode.seat().cast(DecodeMsg::DoorLost);
     }
 
     fn role_of(&self, id: ActorId) -> Option<Role> {

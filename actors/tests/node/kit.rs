@@ -9,7 +9,7 @@ use tokenrouter_engine::{Engine, Script};
 use tokenrouter_policies::route::baseline::{Always, Random};
 use tokenrouter_policies::{Draws, ModelIx, Policy, Token};
 use tokenrouter_protocol::{
-    BatchLimits, Failure, Outcome, Piece, Request, RouteIx, Sampling, Vocabulary,
+    BatchLimits, Failure, OnLoss, Outcome, Piece, Request, RouteIx, Sampling, Vocabulary,
 };
 
 pub(crate) const LEFT: ModelIx = ModelIx(0);
@@ -33,7 +33,7 @@ pub(crate) fn spec(scripts: [Script; 2]) -> NodeSpec {
     let names = ["left", "right"];
     let models = names.into_iter().zip(scripts).map(|(name, script)| ModelSpec {
         name: name.to_owned(),
-        engine: Engine::scripted(script),
+        engine: Some(Engine::scripted(script)),
         vocabulary: vocabulary(),
         batch: BatchLimits::default(),
     });
@@ -41,6 +41,7 @@ pub(crate) fn spec(scripts: [Script; 2]) -> NodeSpec {
         name: name.to_owned(),
         entry: LEFT,
         policy,
+        on_loss: OnLoss::default(),
     };
     NodeSpec {
         models: models.collect(),
@@ -51,6 +52,7 @@ pub(crate) fn spec(scripts: [Script; 2]) -> NodeSpec {
         scheduler: Scheduler::default(),
         tunings: Vec::new(),
         limits: Limits::default(),
+        cluster: None,
         through_wire: false,
         faults: Faults::default(),
     }
@@ -101,7 +103,8 @@ pub(crate) async fn assert_empty(gateway: &Gateway) {
         let views = gateway.observe().await;
         let empty = views.iter().all(|view| {
             let client = view.client.is_some_and(|c| c.live == 0 && c.closing == 0);
-            client && view.decode.is_some_and(|d| d.held == 0 && d.blocks_used == 0)
+            let idle = view.decode.is_some_and(|d| d.held == 0 && d.blocks_used == 0);
+            client && (view.pool.is_none() || idle)
         });
         if empty {
             return;

@@ -5,6 +5,7 @@
 mod deaths;
 mod faults;
 mod kit;
+mod links;
 mod replies;
 mod schedulers;
 mod tuner;
