@@ -7,7 +7,7 @@ use tokenrouter_actors::{
 };
 use tokenrouter_engine::Engine;
 use tokenrouter_policies::{ModelIx, Policy, Thresholds};
-use tokenrouter_protocol::{BatchLimits, Request};
+use tokenrouter_protocol::{BatchLimits, OnLoss, Request};
 
 /// Starts a node with these engines and one route, which enters at the first.
 ///
@@ -27,22 +27,37 @@ pub async fn start_with(
     policy: Arc<dyn Policy>,
     thresholds: &[Thresholds],
 ) -> Result<Node, StartError> {
-    let model = |(index, (engine, thresholds)): (usize, (Engine, &Thresholds))| ModelSpec {
+    let engines = engines.into_iter().map(Some).collect();
+    Node::start(spec(engines, policy, thresholds)).await
+}
+
+/// What a node with these engines is started with; a model without one lives elsewhere.
+pub fn spec(
+    engines: Vec<Option<Engine>>,
+    policy: Arc<dyn Policy>,
+    thresholds: &[Thresholds],
+) -> NodeSpec {
+    let model = |(index, (engine, thresholds)): (usize, (Option<Engine>, &Thresholds))| ModelSpec {
         name: format!("model-{index}"),
         engine,
         vocabulary: vocabulary(),
         batch: BatchLimits { thresholds: thresholds.clone(), ..BatchLimits::default() },
     };
-    let spec = NodeSpec {
+    NodeSpec {
         models: engines.into_iter().zip(thresholds).enumerate().map(model).collect(),
-        routes: vec![RouteSpec { name: "bench".to_owned(), entry: ModelIx(0), policy }],
+        routes: vec![RouteSpec {
+            name: "bench".to_owned(),
+            entry: ModelIx(0),
+            policy,
+            on_loss: OnLoss::default(),
+        }],
         scheduler: Scheduler::default(),
         tunings: Vec::new(),
         limits: Limits::default(),
+        cluster: None,
         through_wire: false,
         faults: Faults::default(),
-    };
-    Node::start(spec).await
+    }
 }
 
 /// Runs requests side by side to their ends; how many tokens were committed.

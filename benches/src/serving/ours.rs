@@ -73,7 +73,7 @@ fn spec(case: &Case) -> Result<(NodeSpec, Vec<Record>, usize), Fault> {
     }
     let mut spec = plan.load()?;
     for (model, (runner, name)) in spec.models.iter_mut().zip(runners) {
-        model.engine = Engine::real(Box::new(runner), &name)?;
+        model.engine = Some(Engine::real(Box::new(runner), &name)?);
     }
     spec.scheduler = match case.system {
         System::StepSync => Scheduler::Rounds(Rhythm::Step),
