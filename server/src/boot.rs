@@ -5,22 +5,25 @@
 use crate::assets::Assets;
 use crate::catalog::{Catalog, Language, Route, default_sampling, end_of_sequence};
 use crate::prompt::Template;
+use crate::server::StartFailure;
 use crate::tokenizer::{self, Tokenizer};
 use std::num::NonZero;
 use std::sync::Arc;
-use tokenrouter_actors::{Faults, Limits, ModelSpec, NodeSpec, RouteSpec, Tuning};
-use tokenrouter_config::{Bytes, Error, Topology};
+use tokenrouter_actors::{Cluster, Faults, Limits, ModelSpec, NodeSpec, RouteSpec, Tuning};
+use tokenrouter_config::{self as config, Bytes, Error, Topology};
 use tokenrouter_engine::{Arch, BLOCK, Device, Engine, Footprint, LoadOptions, ModelFiles, Runner};
 use tokenrouter_policies::route::baseline::Always;
 use tokenrouter_policies::{Budget, ModelIx, Policy, Position, Roster, SignalSet};
-use tokenrouter_protocol::{BatchLimits, PoolSize, RouteIx};
+use tokenrouter_protocol::{BatchLimits, OnLoss, PoolSize, RouteIx};
 
 mod batching;
+mod cluster;
 mod found;
 mod memory;
 
 pub use batching::StoredPlan;
 pub(crate) use batching::objective;
+use cluster::Nodes;
 use found::{Found, NamedHead};
 
 /// A checked topology with all it needs, not yet loaded.
@@ -34,6 +37,7 @@ pub struct Plan {
     batches: Vec<BatchLimits>,
     /// Whose thresholds follow what is measured.
     tunings: Vec<Tuning>,
+    nodes: Nodes,
 }
 
 /// One model of a plan.
@@ -55,6 +59,8 @@ struct Model {
 pub struct Summary {
     /// Its name.
     pub name: String,
+    /// The node where it lives, where there are several.
+    pub node: Option<String>,
     /// Its family and size in words.
     pub architecture: String,
     /// Bytes of its weights.
@@ -73,21 +79,28 @@ impl Plan {
     /// # Errors
     /// The first fault, with its origin and key.
     pub fn new(topology: Topology) -> Result<Self, Error> {
-        let threads = default_threads(topology.models.len());
+        let nodes = Nodes::new(&topology);
         let mut models = Vec::new();
-        for (name, settings) in &topology.models {
+        for (index, (name, settings)) in topology.models.iter().enumerate() {
             let mut model = model(&topology, name)?;
-            model.threads = settings.threads.unwrap_or(threads);
+            let together = (0..topology.models.len()).filter(|&m| nodes.beside(m, index));
+            model.threads = settings.threads.unwrap_or(default_threads(together.count()));
             models.push(model);
         }
         // First the routes, since they name the heads that take memory too.
         let routes = routes(&topology, &mut models)?;
-        memory::share(&topology, &mut models)?;
-        let catalog = Arc::new(catalog(&models, &routes));
+        // Every node shares out its own memory; the contexts of routes depend on all of them.
+        for node in 0..nodes.count() {
+            let on_it = models.iter_mut().enumerate().filter(|(m, _)| nodes.lives_on(*m, node));
+            memory::share(&topology, &mut on_it.map(|(_, model)| model).collect::<Vec<_>>())?;
+        }
+        let mut catalog = catalog(&models, &routes);
+        catalog.others = nodes.others();
+        let catalog = Arc::new(catalog);
         check_languages(&topology, &catalog, &models)?;
         let batches = batching::batches(&topology, &catalog)?;
-        let tunings = batching::tunings(&topology, &catalog)?;
-        Ok(Self { topology, models, routes, catalog, batches, tunings })
+        let tunings = batching::tunings(&topology, &catalog, &nodes)?;
+        Ok(Self { topology, models, routes, catalog, batches, tunings, nodes })
     }
 
     /// The topology.
@@ -102,7 +115,16 @@ impl Plan {
 
     /// The models in words and numbers.
     pub fn models(&self) -> Vec<Summary> {
-        self.models.iter().map(Model::summary).collect()
+        let node = |model: &Model| self.topology.node_of(&model.name).map(str::to_owned);
+        self.models.iter().map(|m| Summary { node: node(m), ..m.summary() }).collect()
+    }
+
+    /// Opens the socket to other nodes, where there are any.
+    ///
+    /// # Errors
+    /// Certificates that cannot be used, an address that is taken. Must be called in a tokio runtime.
+    pub fn cluster(&self) -> Result<Option<Cluster>, StartFailure> {
+        self.nodes.open(&self.topology, &self.catalog, &self.models)
     }
 
     /// The models, those with fewer weights of their own first: router heads are no part of what a model can do.
@@ -130,17 +152,15 @@ impl Plan {
         runner(&self.topology, &self.models[model.index()], positions.div_ceil(BLOCK))
     }
 
-    /// Loads every model.
+    /// Loads every model that lives on this node.
     ///
     /// # Errors
     /// Weights that cannot be read or do not fit the architecture, with the model's key.
     pub fn load(self) -> Result<NodeSpec, Error> {
         let mut models = Vec::new();
-        for (model, batch) in self.models.into_iter().zip(self.batches) {
-            let runner = runner(&self.topology, &model, model.pool.blocks)?;
-            let engine = Engine::real(runner, &model.name).map_err(|e| {
-                self.topology.error(&["models", &model.name, "path"], e.to_string())
-            })?;
+        for (index, (model, batch)) in self.models.into_iter().zip(self.batches).enumerate() {
+            let here = self.nodes.is_here(index);
+            let engine = here.then(|| engine(&self.topology, &model)).transpose()?;
             models.push(ModelSpec {
                 batch,
                 vocabulary: Arc::clone(model.language.tokenizer.vocabulary()),
@@ -155,6 +175,7 @@ impl Plan {
             scheduler: batching::scheduler(&self.topology),
             tunings: self.tunings,
             limits,
+            cluster: None,
             through_wire: false,
             faults: Faults::default(),
         })
@@ -167,6 +188,7 @@ impl Model {
         let arch = &self.arch;
         Summary {
             name: self.name.clone(),
+            node: None,
             architecture: format!("{}, {} layers of {}", arch.family, arch.layers(), arch.hidden),
             weights: Bytes(footprint.weights),
             pool: Bytes(footprint.position * u64::from(self.pool.positions())),
@@ -191,6 +213,12 @@ impl Model {
 fn runner(topology: &Topology, model: &Model, blocks: u32) -> Result<Box<dyn Runner>, Error> {
     let options = LoadOptions { device: model.device, blocks, threads: model.threads };
     tokenrouter_engine::load(&model.files, &options)
+        .map_err(|e| topology.error(&["models", &model.name, "path"], e.to_string()))
+}
+
+fn engine(topology: &Topology, model: &Model) -> Result<Engine, Error> {
+    let runner = runner(topology, model, model.pool.blocks)?;
+    Engine::real(runner, &model.name)
         .map_err(|e| topology.error(&["models", &model.name, "path"], e.to_string()))
 }
 
@@ -251,7 +279,7 @@ fn routes(topology: &Topology, models: &mut [Model]) -> Result<Vec<RouteSpec>, E
         .map(|(index, name)| {
             let model = ModelIx(index as u8);
             let policy: Arc<dyn Policy> = Arc::new(Always { model });
-            RouteSpec { name: name.clone(), entry: model, policy }
+            RouteSpec { name: name.clone(), entry: model, policy, on_loss: OnLoss::default() }
         })
         .collect();
     for (name, route) in &topology.routes {
@@ -262,7 +290,12 @@ fn routes(topology: &Topology, models: &mut [Model]) -> Result<Vec<RouteSpec>, E
         let entry = ModelIx(entry as u8);
         let mut roster = Roster { names: &names, entry, assets: &mut Found { models } };
         let policy = tokenrouter_policies::build(&route.policy, &mut roster)?;
-        routes.push(RouteSpec { name: name.clone(), entry, policy });
+        let on_loss = match route.on_loss {
+            config::OnLoss::Wait => OnLoss::Wait,
+            config::OnLoss::Fallback => OnLoss::Fallback,
+            config::OnLoss::Fail => OnLoss::Fail,
+        };
+        routes.push(RouteSpec { name: name.clone(), entry, policy, on_loss });
     }
     routes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(routes)
@@ -287,6 +320,7 @@ fn catalog(models: &[Model], routes: &[RouteSpec]) -> Catalog {
     Catalog {
         models: models.iter().map(|model| model.name.clone()).collect(),
         routes: routes.iter().enumerate().map(route).collect(),
+        others: Vec::new(),
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Catalog {
     pub models: Vec<String>,
     /// The routes, sorted by name: a [`RouteIx`] is a place in this list.
     pub routes: Vec<Route>,
+    /// The names of the other nodes, sorted.
+    pub others: Vec<String>,
 }
 
 /// One route.

@@ -31,6 +31,8 @@ pub enum Command {
     Plan(Plan),
     /// Put load on an OpenAI-compatible server and measure how fast it answers
     Bench(bench::Bench),
+    /// Make the certificates by which the nodes of a cluster know each other
+    Certs(Certs),
     /// Turn a router head as its makers publish it into the two files that a topology can name
     ConvertHead(ConvertHead),
 }
@@ -40,12 +42,41 @@ pub enum Command {
 pub struct Serve {
     /// The topology file; the built-in demo if none is named
     pub topology: Option<PathBuf>,
+    /// Which of the topology's nodes this is
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
     /// The address to listen on, such as 0.0.0.0:8080; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Logging.
     #[command(flatten)]
     pub log: Log,
+}
+
+/// `certs`
+#[derive(Debug, Args)]
+pub struct Certs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub command: CertsCommand,
+}
+
+/// What to do with certificates.
+#[derive(Debug, Subcommand)]
+pub enum CertsCommand {
+    /// Make an authority and a certificate for each node; what is there is kept, so that nodes can join later
+    Init(CertsInit),
+}
+
+/// `certs init`
+#[derive(Debug, Args)]
+pub struct CertsInit {
+    /// The names of the nodes, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub nodes: Vec<String>,
+    /// The folder
+    #[arg(long, value_name = "FOLDER", default_value = "certs")]
+    pub dir: PathBuf,
 }
 
 /// `check`
@@ -210,7 +241,11 @@ pub struct Log {
 impl Serve {
     /// Where the settings come from.
     pub fn sources(&self) -> Sources {
-        let listen = setting("--listen", "http.listen", &self.listen);
+        let key = match &self.node {
+            Some(node) => format!("nodes.{node}.http"),
+            None => "http.listen".to_owned(),
+        };
+        let listen = setting("--listen", &key, &self.listen);
         sources(&self.topology, listen.into_iter().chain(self.log.settings()))
     }
 }
@@ -244,8 +279,8 @@ impl Log {
     }
 }
 
-fn setting(flag: &'static str, key: &'static str, value: &Option<String>) -> Option<Setting> {
-    value.clone().map(|value| Setting { flag, key, value })
+fn setting(flag: &'static str, key: &str, value: &Option<String>) -> Option<Setting> {
+    value.clone().map(|value| Setting { flag, key: key.to_owned(), value })
 }
 
 fn sources(file: &Option<PathBuf>, flags: impl IntoIterator<Item = Setting>) -> Sources {
@@ -272,7 +307,7 @@ mod tests {
         let Command::Serve(serve) = Cli::parse_from(line).command else { panic!("not serve") };
         let sources = serve.sources();
         let flags: Vec<_> =
-            sources.flags.iter().map(|s| (s.flag, s.key, s.value.as_str())).collect();
+            sources.flags.iter().map(|s| (s.flag, s.key.as_str(), s.value.as_str())).collect();
         assert_eq!(
             flags,
             [("--listen", "http.listen", "127.0.0.1:1"), ("--log", "log.level", "debug")]

@@ -10,6 +10,7 @@ use tokenrouter_config::{Error as TopologyError, LogFormat, Topology};
 use tracing_subscriber::EnvFilter;
 
 pub mod bench;
+pub mod certs;
 mod chart;
 pub mod check;
 pub mod convert_head;
@@ -57,6 +58,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Certs(arguments) => certs::run(&arguments),
         Command::ConvertHead(arguments) => convert_head::run(&arguments),
     };
     match result {

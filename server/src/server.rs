@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokenrouter_actors::{Node, NodeSpec, Service, StartError, Target};
 use tokenrouter_config::{Error as TopologyError, Topology};
+use tokenrouter_transport::LinkError;
 use tokio::sync::watch;
 
 /// How long connections without a request may take to close.
@@ -32,6 +33,9 @@ pub enum StartFailure {
         /// Why.
         source: std::io::Error,
     },
+    /// The socket to other nodes cannot be had.
+    #[error("{0}; change `nodes.NAME.quic` or `bind`")]
+    Link(#[from] LinkError),
     /// The actors do not start.
     #[error(transparent)]
     Node(#[from] StartError),
@@ -40,7 +44,7 @@ pub enum StartFailure {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     node: Node,
     app: App,
     drain: Duration,
@@ -76,12 +80,11 @@ impl Server {
         let topology = plan.topology().clone();
         let access = access(&topology)?;
         // The socket first: it is quick to fail, and loading is not.
-        let listener = listen(topology.http.listen)?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| StartFailure::Listen { address: topology.http.listen, source })?;
+        let listener = topology.http_address().map(listen).transpose()?;
+        let address = listener.as_ref().map(|(_, address)| *address);
         let catalog = Arc::clone(plan.catalog());
-        let mut spec = plan.load()?;
+        let cluster = plan.cluster()?;
+        let mut spec = NodeSpec { cluster, ..plan.load()? };
         change(&mut spec);
         let node = Node::start(spec).await?;
         // More choices than can ever be in flight at once would be refused for ever as if the server were only busy.
@@ -91,13 +94,16 @@ impl Server {
         let app = App::new(catalog, node.gateway(), most_choices);
         let router = router(app.clone(), &access);
         let (stop, stopping) = watch::channel(false);
-        let (done, stopped) = watch::channel(false);
-        node.serve(service(listener, router, stopping, done));
+        // Who takes no HTTP has no connections to close.
+        let (done, stopped) = watch::channel(listener.is_none());
+        if let Some((listener, _)) = listener {
+            node.serve(service(listener, router, stopping, done));
+        }
         Ok(Self { address, node, app, drain: topology.limits.drain, stop, stopped })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    /// Where it listens for HTTP, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -156,11 +162,13 @@ fn origins(topology: &Topology) -> Result<Vec<HeaderValue>, TopologyError> {
     topology.http.cors.iter().map(origin).collect()
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, StartFailure> {
+/// A socket at this address, and the one it got, which is another where the port is 0.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartFailure> {
     let open = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(listener)
+        let address = listener.local_addr()?;
+        Ok((listener, address))
     };
     open().map_err(|source| StartFailure::Listen { address, source })
 }

@@ -200,7 +200,8 @@ impl Chaos {
             "stream_options": { "include_usage": true },
             "messages": [{ "role": "user", "content": question }],
         });
-        let url = format!("http://{}/v1/chat/completions", self.server.address());
+        let url =
+            format!("http://{}/v1/chat/completions", self.server.address().expect("it takes HTTP"));
         let response = self.http.post(url).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200);
         let (mut chunks, mut answer) = (Chunks::of(response), Answer::empty());
@@ -292,6 +293,9 @@ impl Hail {
             Target::Http => "http",
             Target::Pacer => "pacer",
             Target::Tuner => "tuner",
+            Target::Links => "links",
+            Target::Listener => "listener",
+            Target::Remote(_) => "remote",
         };
         let mut toll = self.toll.lock().unwrap();
         *toll.kinds.entry(kind).or_default() += 1;

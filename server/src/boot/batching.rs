@@ -1,5 +1,6 @@
 //! When each model launches: its batching settings, checked against the routes that its requests take.
 
+use super::cluster::Nodes;
 use crate::catalog::Catalog;
 use std::fs;
 use tokenrouter_actors::{Scheduler, Tuning};
@@ -60,7 +61,11 @@ pub(super) fn limits(topology: &Topology, name: &str) -> Result<BatchLimits, Err
 ///
 /// # Errors
 /// A plan that cannot be read or used.
-pub(super) fn tunings(topology: &Topology, catalog: &Catalog) -> Result<Vec<Tuning>, Error> {
+pub(super) fn tunings(
+    topology: &Topology,
+    catalog: &Catalog,
+    nodes: &Nodes,
+) -> Result<Vec<Tuning>, Error> {
     let auto = |model: &ModelIx| {
         let batching = topology.batching.get(&catalog.models[model.index()]);
         batching.is_some_and(|batching| batching.threshold == Threshold::Auto)
@@ -71,6 +76,17 @@ pub(super) fn tunings(topology: &Topology, catalog: &Catalog) -> Result<Vec<Tuni
     for models in groups(catalog) {
         let tuned: Vec<bool> = models.iter().map(auto).collect();
         if !tuned.contains(&true) {
+            continue;
+        }
+        // A Tuner sees the models of its own node only.
+        if let Some(first) = models.iter().find(|model| !nodes.is_here(model.index())) {
+            if models.iter().any(|model| nodes.is_here(model.index())) {
+                let model = &catalog.models[first.index()];
+                tracing::warn!(
+                    model,
+                    "`threshold: auto` has no effect where models that share requests live on several nodes; name a number or a table"
+                );
+            }
             continue;
         }
         let names: Vec<&str> = models.iter().map(|m| catalog.models[m.index()].as_str()).collect();

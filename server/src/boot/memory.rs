@@ -10,8 +10,8 @@ use tokenrouter_protocol::PoolSize;
 /// A context shorter than this serves nobody, so a budget that leaves less is refused.
 const LEAST_POSITIONS: Position = 128;
 
-/// Gives every model its pool.
-pub(super) fn share(topology: &Topology, models: &mut [Model]) -> Result<(), Error> {
+/// Gives every model of one node its pool.
+pub(super) fn share(topology: &Topology, models: &mut [&mut Model]) -> Result<(), Error> {
     let budget = topology.memory.cpu.0;
     let mut fixed = 0_u64;
     let mut common: Vec<Footprint> = Vec::new();

@@ -13,6 +13,10 @@ pub fn run(arguments: &Check) -> Result<(), CommandError> {
     let topology = Topology::load(&arguments.sources())?;
     // Also so that warnings are seen, such as one about a chat template that cannot be used.
     start_log(&topology)?;
+    // Each node finds its own faults.
+    for node in topology.nodes.keys() {
+        Plan::new(topology.clone().on(node)?)?;
+    }
     print(&summary(&Plan::new(topology)?))
 }
 
@@ -22,8 +26,9 @@ pub fn summary(plan: &Plan) -> String {
     let mut used = 0;
     for model in plan.models() {
         used += model.weights.0 + model.pool.0;
+        let node = model.node.map(|node| format!("on {node}: ")).unwrap_or_default();
         text += &format!(
-            "  {:<16} {}; weights {}, KV pool {} for {} positions, threads {}\n",
+            "  {:<16} {node}{}; weights {}, KV pool {} for {} positions, threads {}\n",
             model.name,
             model.architecture,
             model.weights,
@@ -47,7 +52,8 @@ pub fn summary(plan: &Plan) -> String {
         text += &format!("  {:<16} {entry}{with}; context {}\n", route.name, route.context);
     }
     let limit = plan.topology().memory.cpu;
-    text += &format!("\nMemory\n  {} of {limit} on the CPU\n", Bytes(used));
+    let each = if plan.topology().nodes.is_empty() { "" } else { " of each node" };
+    text += &format!("\nMemory\n  {} of {limit} on the CPU{each}\n", Bytes(used));
     text
 }
 

@@ -33,7 +33,8 @@ pub use sweep::Sweep;
 /// A topology, a route, a sweep or a file of problems that cannot be used, a request that fails, a folder that cannot be
 /// written.
 pub fn run(arguments: &Eval) -> Result<(), CommandError> {
-    let mut topology = Topology::load(&arguments.sources())?;
+    // All models in this process, wherever else they live.
+    let mut topology = Topology::load(&arguments.sources())?.alone();
     start_log(&topology)?;
     let (file, count) = (arguments.problems_file.as_deref(), arguments.problems.as_ref());
     let problems = Selection::new(file, count, arguments.skip)?.load()?;

@@ -44,7 +44,8 @@ fn from_numbers(arguments: &cli::Plan, times: &str) -> Result<(), CommandError> 
 }
 
 fn from_topology(arguments: &cli::Plan) -> Result<(), CommandError> {
-    let topology = Topology::load(&arguments.sources())?;
+    // All models in this process, wherever else they live.
+    let topology = Topology::load(&arguments.sources())?.alone();
     start_log(&topology)?;
     let limit = arguments.p99_tpot.map(|limit| Objective::P99Tpot(limit.as_secs_f64()));
     let aim = Aim { objective: limit.unwrap_or(objective(&topology)), ..Aim::default() };

@@ -13,6 +13,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// A server that does not start, or a node that gives up.
 pub fn run(arguments: &Serve) -> Result<(), CommandError> {
     let topology = Topology::load(&arguments.sources())?;
+    let topology = match &arguments.node {
+        Some(node) => topology.on(node)?,
+        None if topology.nodes.is_empty() => topology,
+        None => {
+            let names = topology.node_names();
+            let reason = format!("there are several ({names}); say which one this is with --node");
+            return Err(topology.error(&["nodes"], reason).into());
+        }
+    };
     start_log(&topology)?;
     let plan = Plan::new(topology)?;
     block_on(serve(plan))?
@@ -65,7 +74,10 @@ impl Signals {
 }
 
 fn greeting(server: &Server) -> String {
-    let url = format!("http://{}", server.address());
+    let Some(address) = server.address() else {
+        return "TokenRouter runs; this node takes no HTTP\n".to_owned();
+    };
+    let url = format!("http://{address}");
     let catalog = server.app().catalog();
     let names = catalog.names();
     // The one that shows most where there is one, else a route of several models rather than a single one.

@@ -9,6 +9,8 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use tokenrouter_actors::{Branch, SeatView};
 
+mod links;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByModel {
     model: String,
@@ -42,11 +44,20 @@ pub(super) async fn take(app: &App) -> Registry {
     let mut seats = vec![("http".to_owned(), tree.http)];
     seats.extend(tree.pacer.map(|seat| ("pacer".to_owned(), seat)));
     seats.extend(tree.tuner.map(|seat| ("tuner".to_owned(), seat)));
+    if let Some(branch) = tree.links {
+        seats.push(("links".to_owned(), branch.links));
+        seats.push(("listener".to_owned(), branch.listener));
+        let others = app.catalog().others.iter();
+        for (name, (seat, _)) in others.zip(&branch.remotes) {
+            seats.push((format!("remote/{name}"), *seat));
+        }
+        links::register(&mut registry, branch.remotes.iter().filter_map(|(_, v)| v.as_ref()));
+    }
     for (name, branch) in branches {
         let seat = |role: &str, seat: SeatView| (format!("{name}/{role}"), seat);
         seats.push(seat("subserver", branch.subserver));
         seats.push(seat("client", branch.client));
-        seats.push(seat("decode", branch.decode));
+        seats.extend(branch.decode.map(|view| seat("decode", view)));
         seats.push(seat("peer", branch.peer));
     }
     actors(&mut registry, seats);
@@ -74,14 +85,14 @@ fn gauges(registry: &mut Registry, branches: &[(&String, &Branch)]) {
         Some(f64::from(branch.loops.decode?.threshold))
     });
     gauge("kv_cache_blocks", "Blocks of the model's pool", &|branch| {
-        Some(f64::from(branch.loops.pool.blocks))
+        Some(f64::from(branch.loops.pool?.blocks))
     });
     gauge("kv_cache_blocks_used", "Blocks of them in use", &|branch| {
         Some(f64::from(branch.loops.decode?.blocks_used))
     });
     gauge("kv_cache_usage_perc", "Blocks in use, 1 for all", &|branch| {
         let used = f64::from(branch.loops.decode?.blocks_used);
-        Some(used / f64::from(branch.loops.pool.blocks.max(1)))
+        Some(used / f64::from(branch.loops.pool?.blocks.max(1)))
     });
 }
 

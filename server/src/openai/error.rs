@@ -133,6 +133,11 @@ impl From<Failure> for ApiError {
             Failure::Circling => {
                 Self { code: Some("policy_circling"), ..Self::internal(failure.to_string()) }
             }
+            Failure::OutOfReach { .. } => Self::status(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "model_out_of_reach",
+                failure.to_string(),
+            ),
             Failure::ModelLost { .. } => {
                 Self { code: Some("model_lost"), ..Self::internal(failure.to_string()) }
             }

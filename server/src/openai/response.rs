@@ -157,7 +157,15 @@ impl Head {
             .iter()
             .map(|(model, share)| (catalog.model(*model).to_owned(), json!(share)))
             .collect();
-        let routing = json!({"route": self.route.name, "models": models});
+        let mut routing = json!({"route": self.route.name, "models": models});
+        // Only where it is news: models that were out of reach, so that others had to do without.
+        let mut without: Vec<ModelIx> = outcomes.iter().flat_map(|o| o.without.clone()).collect();
+        without.sort_unstable();
+        without.dedup();
+        if !without.is_empty() {
+            let names: Vec<&str> = without.iter().map(|model| catalog.model(*model)).collect();
+            routing["without"] = json!(names);
+        }
         map.insert("token_routing".to_owned(), routing);
     }
 }

@@ -29,7 +29,7 @@ impl Host {
     pub(crate) async fn of(topology: &str) -> Self {
         let topology = Topology::from_text(topology, &Sources::default()).unwrap();
         let server = Server::start(topology).await.unwrap();
-        let url = format!("http://{}", server.address());
+        let url = format!("http://{}", server.address().unwrap());
         Self { server, http: Client::builder().timeout(PATIENCE).build().unwrap(), url }
     }
 

@@ -185,6 +185,7 @@ mod tests {
             prompt_tokens: 3,
             completion_tokens: tokens,
             shares: [(ModelIx(0), share)].into_iter().collect(),
+            without: Default::default(),
         };
         let (first, last) = (Duration::from_millis(first), Duration::from_millis(last));
         Reply { right, outcome, first, last }

@@ -74,7 +74,7 @@ pub(super) fn add(topology: &mut Topology, sweeps: &[Sweep]) -> Result<Vec<Varia
             let policy = base.policy.with(FLAG, &sweep.key, value)?;
             let (route, key) = (sweep.route.clone(), sweep.key.clone());
             let variant = Variant { route, key, value: value.clone() };
-            let route = Route { entry: base.entry.clone(), policy };
+            let route = Route { policy, ..base.clone() };
             // The same value twice is measured once.
             if topology.routes.insert(variant.name(), route).is_none() {
                 variants.push(variant);

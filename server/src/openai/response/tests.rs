@@ -22,7 +22,7 @@ pub(crate) fn catalog() -> Catalog {
         context: 100,
         language,
     };
-    Catalog { models: vec!["large".into(), "small".into()], routes: vec![route] }
+    Catalog { models: vec!["large".into(), "small".into()], routes: vec![route], others: vec![] }
 }
 
 fn head(kind: Kind, include_usage: bool) -> (Catalog, Head) {
@@ -38,6 +38,7 @@ fn outcome(finish: Finish, large: u32, small: u32) -> Outcome {
         prompt_tokens: 7,
         completion_tokens: large + small,
         shares: [(ModelIx(0), share(large)), (ModelIx(1), share(small))].into_iter().collect(),
+        without: Default::default(),
     }
 }
 
