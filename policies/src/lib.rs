@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod batching;
 pub mod draw;
 pub mod head;
+pub mod list;
 pub mod planner;
 pub mod registry;
 pub mod restart;

@@ -2,12 +2,13 @@
 //!
 //! Every reported row leaves a copy at home, so a policy that goes on elsewhere, or after a crash, decides the same.
 
+use crate::list;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Up to four words stay inline; a word that was never set reads as 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyState(SmallVec<[u64; 4]>);
+pub struct PolicyState(#[serde(deserialize_with = "list::deserialize")] SmallVec<[u64; 4]>);
 
 impl PolicyState {
     /// Word `index`, 0 where it was never set.

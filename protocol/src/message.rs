@@ -8,7 +8,7 @@ use crate::request::RouteIx;
 use crate::step::{Sampling, Tokens};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use tokenrouter_policies::{Aux, Draws, ModelIx, PolicyState, Position};
+use tokenrouter_policies::{Aux, Draws, ModelIx, PolicyState, Position, list};
 
 /// Everything one home has to say to one model after handling one input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,7 @@ pub struct HomeSays {
     /// How many live requests of this home can reach the model: absolute, so that a lost message loses no count.
     pub live: u32,
     /// What it says, in order.
+    #[serde(deserialize_with = "list::deserialize")]
     pub words: SmallVec<[HomeWord; 1]>,
 }
 
@@ -59,10 +60,13 @@ pub struct PeerReq {
     /// be left to feed.
     pub from: Position,
     /// The committed tokens from position `from` on. Never empty.
+    #[serde(deserialize_with = "list::deserialize")]
     pub suffix: Tokens,
     /// Tokens the last owner proposes after the suffix; they are not committed.
+    #[serde(deserialize_with = "list::deserialize")]
     pub proposal: Tokens,
     /// Algorithm-specific bytes of the last owner.
+    #[serde(deserialize_with = "list::deserialize")]
     pub aux: Aux,
     /// What the policy remembers.
     pub state: PolicyState,
@@ -95,6 +99,7 @@ pub struct ModelSays {
     /// Its life.
     pub life: Life,
     /// What it says, in order.
+    #[serde(deserialize_with = "list::deserialize")]
     pub words: SmallVec<[ModelWord; 1]>,
 }
 
@@ -144,6 +149,7 @@ pub struct ReportRow {
     /// The position of the first of `tokens`: the committed length as the model knows it.
     pub start: Position,
     /// The offered tokens; none for a chunk of a prompt, or where the sampled token was discarded.
+    #[serde(deserialize_with = "list::deserialize")]
     pub tokens: Tokens,
     /// How many leading positions this model's cache holds now.
     pub cached: Position,
@@ -167,8 +173,10 @@ pub enum RowOutcome {
         /// The next owner.
         to: ModelIx,
         /// Algorithm-specific bytes for it.
+        #[serde(deserialize_with = "list::deserialize")]
         aux: Aux,
         /// Tokens proposed to it.
+        #[serde(deserialize_with = "list::deserialize")]
         proposal: Tokens,
     },
     /// The model sampled an EOS token or the last allowed one, and stopped.

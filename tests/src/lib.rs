@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test")]
 
 pub mod chaos;
+pub mod fuzz;
 pub mod kit;
 pub mod sse;
 pub mod world;

@@ -1,7 +1,7 @@
 //! What is too long for a suite of tests, to be run by hand: campaigns over seeded worlds, and scenarios with their logs.
 
 use clap::Parser;
-use commands::{chaos, play, recovery, simulate};
+use commands::{chaos, fuzz, play, recovery, simulate};
 use std::process::ExitCode;
 
 mod commands;
@@ -13,6 +13,7 @@ enum Command {
     Play(play::Arguments),
     Chaos(chaos::Arguments),
     Recovery(recovery::Arguments),
+    Fuzz(fuzz::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -21,5 +22,6 @@ fn main() -> ExitCode {
         Command::Play(arguments) => play::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Recovery(arguments) => recovery::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
     }
 }

@@ -66,3 +66,9 @@ fn seeds_worth_a_replay_pass() {
         }
     }
 }
+
+#[test]
+fn frames_that_no_node_would_send_are_refused_or_understood() {
+    let fared = tokenrouter_tests::fuzz::frames(200_000, 1);
+    assert!(fared.accepted > 10_000 && fared.refused > 50_000, "{fared:?}");
+}

@@ -181,5 +181,12 @@ mod tests {
         // A vector that claims 2^60 elements.
         let frame = [253, 0, 0, 0, 0, 0, 0, 0, 0x10, 1, 2, 3];
         assert!(decode::<Vec<u64>>(&frame).is_err());
+        // Found by the fuzzer: words that claim 2^54 of their kind, in a parcel that is one up to there.
+        let parcel = parcels().remove(0);
+        let Parcel::ToModel { says, .. } = &parcel else { unreachable!() };
+        let whole = encode(&parcel).unwrap();
+        let mut frame = whole[..whole.len() - encode(&says.words).unwrap().len()].to_vec();
+        frame.extend([253, 0, 0, 0, 0, 0, 0, 0, 0x40, 1, 2, 3]);
+        assert!(matches!(decode::<Parcel>(&frame), Err(Error::Decode(_))));
     }
 }

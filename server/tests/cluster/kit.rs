@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -44,8 +44,7 @@ impl Cluster {
             text += "nodes:\n";
         }
         for (name, settings) in nodes {
-            let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            text += &format!("  {name}: {{ quic: '127.0.0.1:{port}', {settings} }}\n");
+            text += &format!("  {name}: {{ quic: '{}', {settings} }}\n", free());
         }
         std::fs::write(folder.path().join("cluster.yaml"), text).unwrap();
         let cluster = Self { folder };
@@ -90,6 +89,14 @@ impl Cluster {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{told}");
         told
+    }
+
+    /// Where the others reach a node.
+    pub(crate) fn address(&self, node: &str) -> SocketAddr {
+        let text = std::fs::read_to_string(self.folder.path().join("cluster.yaml")).unwrap();
+        let line =
+            text.lines().find(|line| line.trim_start().starts_with(&format!("{node}: {{ quic")));
+        line.and_then(|line| line.split('\'').nth(1)?.parse().ok()).unwrap()
     }
 
     /// Lets others read a node's key.
@@ -209,6 +216,11 @@ impl Drop for Process {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// An address of UDP that nobody uses.
+pub(crate) fn free() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn client() -> reqwest::Client {

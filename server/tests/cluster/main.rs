@@ -6,6 +6,7 @@
 )]
 
 mod kit;
+mod relay;
 
 use futures::{StreamExt, stream};
 use kit::{Cluster, Process};
@@ -69,6 +70,19 @@ async fn two_processes_write_what_one_would() {
     assert!(of("tokenrouter_link_frames_sent_total{node=\"b\"}") > 100.0, "{metrics}");
     assert_eq!(of("tokenrouter_link_connections_total{node=\"b\"}"), 1.0);
     assert_eq!(of("tokenrouter_link_refused_total{node=\"b\"}"), 0.0);
+}
+
+#[tokio::test]
+async fn a_network_that_loses_delays_and_reorders_packets_costs_no_token() {
+    let bind = kit::free();
+    let nodes = [TWO[0], ("b", &format!("bind: '{bind}', models: [large]"))];
+    let cluster = Cluster::new("wait", &nodes);
+    let toll = relay::relay(cluster.address("b"), bind).await;
+    let (a, _b) = (cluster.start("a"), cluster.start("b"));
+    a.ready().await;
+    assert_eq!(texts(replies(&a, REPLIES, |_| {}).await), expected().await);
+    let [passed, lost] = [&toll.passed, &toll.lost].map(|count| count.load(Ordering::Relaxed));
+    assert!(passed > 1000 && lost > passed / 200, "{lost} of {passed} were lost");
 }
 
 #[tokio::test]
